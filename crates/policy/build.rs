@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles the policy core with the flags of a kernel: strict warnings, no type-based aliasing.
+
+fn main() {
+    println!("cargo::rerun-if-changed=../../policy");
+    cc::Build::new()
+        .file("../../policy/core.c")
+        .std("c11")
+        .flag("-fno-strict-aliasing")
+        .flag("-Wstrict-prototypes")
+        // Every discipline answers a call with the same arguments, used or not.
+        .flag("-Wno-unused-parameter")
+        .warnings(true)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .opt_level(2)
+        .compile("steelyard_policy");
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The C boundary: the structs of `policy/vocabulary.h` and the functions of `policy/steelyard.h`.
+//!
+//! Contract of every function here, which makes them safe to call: it reads and writes only the
+//! objects it is given, keeps no pointer, and is defined for every value of its arguments. The
+//! comments on each function are in `policy/steelyard.h`, the order of the calls at its head.
+
+use std::ffi::c_char;
+
+/// Room for parameters, `SY_PARAMETER_WORDS`.
+pub const PARAMETER_WORDS: usize = 40;
+/// Most vintages of a discipline, `SY_VINTAGES`.
+pub const VINTAGES: usize = 4;
+
+/// A discipline with its parameters: `struct sy_policy`.
+#[repr(C)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    pub(crate) discipline: u64,
+    pub(crate) parameter: [u64; PARAMETER_WORDS],
+}
+
+/// What an administrator asks for a domain; zero stands for "not asked": `struct sy_settings`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// 1..65535; 0: 256.
+    pub weight: u64,
+    /// Percent of one pCPU; 0: no cap.
+    pub cap_percent: u64,
+    /// `sedf`: the period of each vCPU's reservation.
+    pub period_ns: u64,
+    /// `sedf`: the time reserved in each period; elsewhere the slice asked for.
+    pub slice_ns: u64,
+    /// `sedf`: 1 if spare time may be used as well.
+    pub extra_time: u64,
+}
+
+macro_rules! state {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $words:literal) => {
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)*
+            state: [u64; $words],
+        }
+    };
+}
+
+state! {
+    /// `struct sy_vcpu`.
+    Vcpu {
+        /// When the host must call [`sy_vcpu_timer`]; 0: never.
+        timer_ns: u64,
+        /// pCPU it runs on or last ran on; written by the host.
+        pcpu: u32,
+        /// 1: running or waiting; written by the host.
+        runnable: u32
+    } 12
+}
+state! {
+    /// `struct sy_domain`.
+    Domain {
+        /// What was asked for, in range.
+        settings: Settings,
+        /// In effect, 1..65535.
+        weight: u64,
+        /// In effect; 0: the discipline's own.
+        slice_ns: u64,
+        /// Number of vCPUs.
+        vcpus: u64,
+        /// When the host must call [`sy_domain_timer`]; 0: never.
+        timer_ns: u64
+    } 10
+}
+state! {
+    /// `struct sy_queue`.
+    Queue {
+        /// pCPUs that the queue serves; written by the host.
+        pcpus: u32,
+        /// vCPUs that wait in it, the running ones not counted; written by the host.
+        queued: u32
+    } 12
+}
+state! {
+    /// `struct sy_pcpu`.
+    Pcpu {
+        /// Its number.
+        id: u32,
+        /// 1 while a vCPU runs there; written by the host.
+        busy: u32,
+        /// When the vCPU that runs there started; written by the host.
+        started_ns: u64
+    } 4
+}
+state! {
+    /// `struct sy_accounting`.
+    Accounting {
+        /// pCPUs of the host.
+        pcpus: u64
+    } 10
+}
+
+#[repr(C)]
+pub(crate) struct CParameter {
+    pub name: *const c_char,
+    pub unit: *const c_char,
+    pub minimum: u64,
+    pub maximum: u64,
+    pub help: *const c_char,
+    pub source: *const c_char,
+    pub value: [u64; VINTAGES],
+}
+
+#[repr(C)]
+pub(crate) struct CDescription {
+    pub name: *const c_char,
+    pub help: *const c_char,
+    pub vintage: [*const c_char; VINTAGES],
+    pub parameters: u64,
+    pub parameter: *const CParameter,
+}
+
+// SAFETY: the types above have the layout of their C twins (sizes are compared in a test), and the
+// functions keep the contract at the head of this file.
+#[allow(missing_docs)]
+unsafe extern "C" {
+    pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
+    #[cfg(test)]
+    safe fn sy_sizes(sizes: &mut [u64; 6]);
+
+    pub safe fn sy_scope(policy: &Parameters) -> u32;
+    pub safe fn sy_queue_pcpus_max(policy: &Parameters) -> u64;
+    pub safe fn sy_tick_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_account_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_accounting_init(policy: &Parameters, accounting: &mut Accounting, pcpus: u64);
+    pub safe fn sy_queue_init(policy: &Parameters, queue: &mut Queue, pcpus: u64);
+    pub safe fn sy_domain_init(
+        policy: &Parameters,
+        domain: &mut Domain,
+        settings: &Settings,
+        vcpus: u64,
+        now: u64,
+    );
+    pub safe fn sy_vcpu_init(policy: &Parameters, domain: &mut Domain, vcpu: &mut Vcpu, now: u64);
+    pub safe fn sy_join(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_leave(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_survey_begin(policy: &Parameters, queue: &mut Queue);
+    pub safe fn sy_survey_vcpu(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+    );
+    pub safe fn sy_wake(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_steps(policy: &Parameters, vcpu: &Vcpu) -> u32;
+    pub safe fn sy_block(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_yield(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_charge(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        ran_ns: u64,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_vcpu_timer(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_domain_timer(policy: &Parameters, domain: &mut Domain, now: u64) -> u32;
+    pub safe fn sy_key(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u64;
+    pub safe fn sy_lead(
+        policy: &Parameters,
+        queue: &Queue,
+        pcpu: &Pcpu,
+        vcpu: &Vcpu,
+        running: &Vcpu,
+        now: u64,
+    ) -> i64;
+    pub safe fn sy_consider(
+        policy: &Parameters,
+        queue: &Queue,
+        pcpu: &Pcpu,
+        best: Option<&Vcpu>,
+        candidate: &Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_look_further(
+        policy: &Parameters,
+        pcpu: &mut Pcpu,
+        best: Option<&Vcpu>,
+        now: u64,
+    ) -> bool;
+    pub safe fn sy_steal(
+        policy: &Parameters,
+        pcpu: &Pcpu,
+        best: Option<&Vcpu>,
+        from: &Queue,
+        candidate: &Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_reset_due(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> u64;
+    pub safe fn sy_reset(policy: &Parameters, queue: &mut Queue, units: u64, now: u64) -> u32;
+    pub safe fn sy_start(
+        policy: &Parameters,
+        queue: &mut Queue,
+        pcpu: &mut Pcpu,
+        vcpu: &mut Vcpu,
+        now: u64,
+    );
+    pub safe fn sy_slice(
+        policy: &Parameters,
+        queue: &Queue,
+        pcpu: &Pcpu,
+        domain: &Domain,
+        vcpu: &Vcpu,
+        next: Option<&Vcpu>,
+        now: u64,
+    ) -> u64;
+    pub safe fn sy_tick(
+        policy: &Parameters,
+        accounting: &mut Accounting,
+        queue: &mut Queue,
+        pcpu: &mut Pcpu,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_account_begin(policy: &Parameters, accounting: &mut Accounting, now: u64);
+    pub safe fn sy_account_domain(
+        policy: &Parameters,
+        accounting: &mut Accounting,
+        domain: &mut Domain,
+    ) -> u32;
+    pub safe fn sy_account_vcpu(
+        policy: &Parameters,
+        accounting: &mut Accounting,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+    ) -> u32;
+    pub safe fn sy_account_end(policy: &Parameters, accounting: &mut Accounting);
+    pub safe fn sy_load(policy: &Parameters, queue: &mut Queue, now: u64) -> u64;
+    pub safe fn sy_balance_gain(
+        policy: &Parameters,
+        from: &Queue,
+        to: &Queue,
+        domain: &Domain,
+        vcpu: &Vcpu,
+        now: u64,
+    ) -> i64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structs_have_the_size_of_their_c_twins() {
+        let mut sizes = [0; 6];
+        sy_sizes(&mut sizes);
+        let ours = [
+            size_of::<Vcpu>(),
+            size_of::<Domain>(),
+            size_of::<Queue>(),
+            size_of::<Pcpu>(),
+            size_of::<Accounting>(),
+            size_of::<Parameters>(),
+        ];
+        assert_eq!(sizes, ours.map(|size| size as u64));
+    }
+}

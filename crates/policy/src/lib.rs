@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The policy core for Rust hosts.
+//!
+//! The policies themselves are the C headers under `policy/`; this crate compiles them, gives them
+//! a safe face ([`ffi`]) and describes them by name: disciplines, vintages and parameters.
+
+pub mod ffi;
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::sync::LazyLock;
+
+pub use ffi::{Accounting, Domain, Parameters, Pcpu, Queue, Settings, Vcpu};
+
+/// Which pCPUs share a run queue: `enum sy_scope`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each pCPU has its own.
+    Pcpu,
+    /// The threads of a core share one.
+    Core,
+    /// The cores of a socket share one.
+    Socket,
+    /// The whole host shares one.
+    All,
+}
+
+/// What a call asks of the host, as bits: `enum sy_request`.
+#[allow(missing_docs)]
+pub mod request {
+    pub const RESCHEDULE: u32 = 1 << 0;
+    pub const PARK: u32 = 1 << 1;
+    pub const UNPARK: u32 = 1 << 2;
+    pub const TIMER: u32 = 1 << 3;
+    pub const DOMAIN_TIMER: u32 = 1 << 4;
+    pub const RESORT: u32 = 1 << 5;
+    pub const REKEY: u32 = 1 << 6;
+    pub const BALANCE: u32 = 1 << 7;
+    pub const REPLACE: u32 = 1 << 8;
+    pub const SURVEY: u32 = 1 << 9;
+    pub const VISIT: u32 = 1 << 10;
+}
+
+/// Answers of `sy_consider` and `sy_steal`: `enum sy_verdict`.
+#[allow(missing_docs)]
+pub mod verdict {
+    pub const SKIP: u32 = 0;
+    pub const TAKE: u32 = 1;
+    pub const STOP: u32 = 2;
+}
+
+/// Whom to interrupt for a woken vCPU: `enum sy_step`, four bits each.
+#[allow(missing_docs)]
+pub mod step {
+    pub const END: u32 = 0;
+    pub const LAST_IDLE: u32 = 1;
+    pub const LAST_LEAD: u32 = 2;
+    pub const ONE_IDLE: u32 = 3;
+    pub const NEXT_IDLE: u32 = 4;
+    pub const ALL_IDLE: u32 = 5;
+    pub const LEAST: u32 = 6;
+    pub const EVICT: u32 = 7;
+    /// Go on to the next step even if this one found a pCPU.
+    pub const ALSO: u32 = 8;
+    /// Bits of a step.
+    pub const BITS: u32 = 4;
+    /// The woken vCPU moves to the queue of the idle pCPU that was found.
+    pub const PLACE: u32 = 1 << 31;
+}
+
+/// "No limit" in answers that are times: `SY_FOREVER`.
+pub const FOREVER: u64 = i64::MAX as u64;
+
+/// A named constant of a discipline.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Name, with its unit where it has one.
+    pub name: &'static str,
+    /// "ns", "percent", ..., or the names of the values from 0 on, separated by `|`.
+    pub unit: &'static str,
+    /// Least value allowed.
+    pub minimum: u64,
+    /// Greatest value allowed.
+    pub maximum: u64,
+    /// What it does.
+    pub help: &'static str,
+    /// Publication or file that it comes from.
+    pub source: &'static str,
+    /// Default of each vintage, in the order of [`Discipline::vintages`].
+    pub defaults: Vec<u64>,
+}
+
+impl Parameter {
+    /// The names of the values if the parameter is a choice.
+    pub fn choices(&self) -> Option<impl Iterator<Item = &'static str> + use<>> {
+        self.unit.contains('|').then(|| self.unit.split('|'))
+    }
+
+    /// A value as a person writes it: the name of a choice, or a number.
+    pub fn format(&self, value: u64) -> String {
+        self.choices()
+            .and_then(|mut names| names.nth(value as usize))
+            .map_or_else(|| value.to_string(), str::to_owned)
+    }
+
+    /// Reads what [`Parameter::format`] writes, and checks the range.
+    ///
+    /// # Errors
+    /// [`PolicyError::BadValue`] if it is neither a number in range nor the name of a choice.
+    pub fn parse(&self, text: &str) -> Result<u64, PolicyError> {
+        let named = self.choices().and_then(|mut names| names.position(|name| name == text));
+        let value = named.map(|index| index as u64).or_else(|| text.replace('_', "").parse().ok());
+        match value {
+            Some(value) if (self.minimum..=self.maximum).contains(&value) => Ok(value),
+            _ => Err(PolicyError::BadValue {
+                parameter: self.name,
+                text: text.to_owned(),
+                expected: match self.choices() {
+                    Some(names) => names.collect::<Vec<_>>().join(", "),
+                    None => format!("{}..{} ({})", self.minimum, self.maximum, self.unit),
+                },
+            }),
+        }
+    }
+}
+
+/// A discipline as its C header describes it.
+#[derive(Clone, Debug)]
+pub struct Discipline {
+    /// Number in `enum sy_discipline`.
+    pub id: u64,
+    /// Name.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// Vintages, oldest first.
+    pub vintages: Vec<&'static str>,
+    /// Parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Every discipline of the core.
+pub fn disciplines() -> &'static [Discipline] {
+    static ALL: LazyLock<Vec<Discipline>> = LazyLock::new(|| (0..).map_while(describe).collect());
+    &ALL
+}
+
+fn describe(id: u64) -> Option<Discipline> {
+    let description = ffi::sy_describe(id);
+    // SAFETY: sy_describe returns null or a pointer to a constant that lives as long as the program,
+    // whose strings are constants too and whose `parameter` points to `parameters` elements; unused
+    // vintages are null.
+    unsafe {
+        let description = description.as_ref()?;
+        let vintages: Vec<_> = description
+            .vintage
+            .iter()
+            .take_while(|name| !name.is_null())
+            .map(|&name| text(name))
+            .collect();
+        let parameters =
+            std::slice::from_raw_parts(description.parameter, description.parameters as usize);
+        Some(Discipline {
+            id,
+            name: text(description.name),
+            help: text(description.help),
+            parameters: parameters
+                .iter()
+                .map(|parameter| Parameter {
+                    name: text(parameter.name),
+                    unit: text(parameter.unit),
+                    minimum: parameter.minimum,
+                    maximum: parameter.maximum,
+                    help: text(parameter.help),
+                    source: text(parameter.source),
+                    defaults: parameter.value[..vintages.len()].to_vec(),
+                })
+                .collect(),
+            vintages,
+        })
+    }
+}
+
+/// # Safety
+/// `pointer` is a constant C string that lives as long as the program.
+unsafe fn text(pointer: *const c_char) -> &'static str {
+    // SAFETY: passed on to the caller.
+    unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or("(not UTF-8)")
+}
+
+/// A policy that a person can name: a discipline, a vintage of it, and its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    discipline: usize,
+    vintage: usize,
+    parameters: Parameters,
+}
+
+impl Policy {
+    /// Reads `DISCIPLINE` or `DISCIPLINE@VINTAGE`; without a vintage the newest one.
+    ///
+    /// # Errors
+    /// [`PolicyError::UnknownPolicy`] or [`PolicyError::UnknownVintage`].
+    pub fn named(name: &str) -> Result<Policy, PolicyError> {
+        let (discipline_name, vintage_name) = match name.split_once('@') {
+            Some((discipline, vintage)) => (discipline, Some(vintage)),
+            None => (name, None),
+        };
+        let index = disciplines()
+            .iter()
+            .position(|discipline| discipline.name == discipline_name)
+            .ok_or_else(|| PolicyError::UnknownPolicy {
+                name: discipline_name.to_owned(),
+                known: disciplines().iter().map(|discipline| discipline.name).collect(),
+            })?;
+        let discipline = &disciplines()[index];
+        let vintage = match vintage_name {
+            None => discipline.vintages.len() - 1,
+            Some(wanted) => {
+                discipline.vintages.iter().position(|&vintage| vintage == wanted).ok_or_else(
+                    || PolicyError::UnknownVintage {
+                        discipline: discipline.name,
+                        name: wanted.to_owned(),
+                        known: discipline.vintages.clone(),
+                    },
+                )?
+            }
+        };
+        let mut parameters =
+            Parameters { discipline: discipline.id, parameter: [0; ffi::PARAMETER_WORDS] };
+        for (slot, parameter) in parameters.parameter.iter_mut().zip(&discipline.parameters) {
+            *slot = parameter.defaults[vintage];
+        }
+        Ok(Policy { discipline: index, vintage, parameters })
+    }
+
+    /// The discipline.
+    pub fn discipline(&self) -> &'static Discipline {
+        &disciplines()[self.discipline]
+    }
+
+    /// The vintage.
+    pub fn vintage(&self) -> &'static str {
+        self.discipline().vintages[self.vintage]
+    }
+
+    /// Sets a parameter from text.
+    ///
+    /// # Errors
+    /// [`PolicyError::UnknownParameter`] or [`PolicyError::BadValue`].
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyError> {
+        let discipline = self.discipline();
+        let index =
+            discipline.parameters.iter().position(|parameter| parameter.name == name).ok_or_else(
+                || PolicyError::UnknownParameter {
+                    discipline: discipline.name,
+                    name: name.to_owned(),
+                    known: discipline.parameters.iter().map(|parameter| parameter.name).collect(),
+                },
+            )?;
+        self.parameters.parameter[index] = discipline.parameters[index].parse(value)?;
+        Ok(())
+    }
+
+    /// The value of each parameter, in the order of [`Discipline::parameters`].
+    pub fn values(&self) -> &[u64] {
+        &self.parameters.parameter[..self.discipline().parameters.len()]
+    }
+
+    /// What the functions of [`ffi`] take.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}@{}", self.discipline().name, self.vintage())
+    }
+}
+
+impl Parameters {
+    /// Which pCPUs share a run queue.
+    pub fn scope(&self) -> Scope {
+        match ffi::sy_scope(self) {
+            0 => Scope::Pcpu,
+            1 => Scope::Core,
+            2 => Scope::Socket,
+            _ => Scope::All,
+        }
+    }
+}
+
+/// A policy or parameter that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PolicyError {
+    UnknownPolicy { name: String, known: Vec<&'static str> },
+    UnknownVintage { discipline: &'static str, name: String, known: Vec<&'static str> },
+    UnknownParameter { discipline: &'static str, name: String, known: Vec<&'static str> },
+    BadValue { parameter: &'static str, text: String, expected: String },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::UnknownPolicy { name, .. } => write!(formatter, "unknown policy `{name}`"),
+            PolicyError::UnknownVintage { discipline, name, .. } => {
+                write!(formatter, "unknown vintage `{name}` of {discipline}")
+            }
+            PolicyError::UnknownParameter { discipline, name, .. } => {
+                write!(formatter, "unknown parameter `{name}` of {discipline}")
+            }
+            PolicyError::BadValue { parameter, text, expected } => {
+                write!(formatter, "`{text}` is no value for {parameter}: expected {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_in_range_and_readable() {
+        for discipline in disciplines() {
+            for parameter in &discipline.parameters {
+                assert!(!parameter.help.is_empty() && !parameter.source.is_empty());
+                for &value in &parameter.defaults {
+                    assert_eq!(
+                        parameter.parse(&parameter.format(value)),
+                        Ok(value),
+                        "{parameter:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_lead_to_policies() {
+        for discipline in disciplines() {
+            for vintage in &discipline.vintages {
+                let name = format!("{}@{vintage}", discipline.name);
+                assert_eq!(Policy::named(&name).unwrap().to_string(), name);
+            }
+            assert_eq!(
+                Policy::named(discipline.name).unwrap().vintage(),
+                *discipline.vintages.last().unwrap()
+            );
+        }
+        assert!(matches!(Policy::named("nope"), Err(PolicyError::UnknownPolicy { .. })));
+        assert!(matches!(Policy::named("credit@2"), Err(PolicyError::UnknownVintage { .. })));
+        let mut policy = Policy::named("credit").unwrap();
+        assert!(matches!(policy.set("slice", "1"), Err(PolicyError::UnknownParameter { .. })));
+        assert!(matches!(policy.set("slice_ns", "x"), Err(PolicyError::BadValue { .. })));
+    }
+}

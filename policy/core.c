@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The core as symbols for user space: every function of steelyard.h with
+ * external linkage, and the descriptions of the disciplines.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#define SY_FN
+#define SY_DESCRIBE
+#include "steelyard.h"
+
+static const struct sy_description *const descriptions[SY_DISCIPLINES] = {
+	[SY_SEDF] = &sedf_description,
+	[SY_CREDIT] = &credit_description,
+	[SY_CREDIT2] = &credit2_description,
+	[SY_FAIR] = &fair_description,
+};
+
+/* Null beyond the last discipline. */
+const struct sy_description *sy_describe(u64 discipline)
+{
+	return discipline < SY_DISCIPLINES ? descriptions[discipline] : 0;
+}
+
+/* Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, policy: a host in another language checks its own. */
+void sy_sizes(u64 sizes[6])
+{
+	sizes[0] = sizeof(struct sy_vcpu);
+	sizes[1] = sizeof(struct sy_domain);
+	sizes[2] = sizeof(struct sy_queue);
+	sizes[3] = sizeof(struct sy_pcpu);
+	sizes[4] = sizeof(struct sy_accounting);
+	sizes[5] = sizeof(struct sy_policy);
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a host calls. Each function hands over to the discipline that the
+ * policy names; a discipline that has nothing to say to a call is not listed
+ * there, and the answer is that of the last line.
+ *
+ * The life of a vCPU as the host tells it:
+ *	sy_vcpu_init, sy_join(queue),
+ *	sy_wake, [queued by sy_key], sy_start, sy_charge ..., sy_block, sy_wake ...
+ *	sy_leave(queue), sy_join(another) whenever its pCPU changes queue.
+ * A vCPU belongs to exactly one queue at any time, blocked or not.
+ *
+ * How a host chooses on a pCPU, always in this order:
+ *	1. sy_charge() for who ran; sy_block() if it has nothing more to do.
+ *	2. best = who ran, if still runnable and not parked, else none. Walk the
+ *	   queue from the lowest key, leaving out who may not run here, asking
+ *	   sy_consider(), until TAKE or STOP. If none was taken and none ran, the
+ *	   first one that may run here is taken.
+ *	3. if sy_look_further(): walk other queues, nearest first, asking
+ *	   sy_steal() per candidate, lowest key first, until TAKE.
+ *	4. sy_reset_due(); if not 0: sy_charge() for each vCPU that runs on a pCPU
+ *	   of this queue (at most one per pCPU), then sy_reset().
+ *	5. who ran and was not chosen is queued by its sy_key(), after its equals.
+ *	6. sy_start() if the chosen one is not who ran.
+ *	7. sy_slice(): choose again when that much time has passed.
+ */
+#ifndef STEELYARD_H
+#define STEELYARD_H
+
+#include "vocabulary.h"
+#include "discipline/sedf.h"
+#include "discipline/credit.h"
+#include "discipline/credit2.h"
+#include "discipline/fair.h"
+
+/* ---- Shape: constant for a policy ---- */
+
+/* Which pCPUs share a queue. */
+SY_FN enum sy_scope sy_scope(const struct sy_policy *p)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_scope(p);
+	default:
+		return SY_SCOPE_PCPU;
+	}
+}
+
+/* Most pCPUs that one queue may serve; a host splits what is larger. */
+SY_FN u64 sy_queue_pcpus_max(const struct sy_policy *p)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_queue_pcpus_max(p);
+	default:
+		return SY_NONE;
+	}
+}
+
+/* Time between two ticks of a pCPU while a vCPU runs on it; 0: no tick. */
+SY_FN u64 sy_tick_ns(const struct sy_policy *p)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_tick_ns(p);
+	case SY_FAIR:
+		return fair_tick_ns(p);
+	default:
+		return 0;
+	}
+}
+
+/* Time between two accountings of the host; 0: no accounting. */
+SY_FN u64 sy_account_ns(const struct sy_policy *p)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_account_ns(p);
+	default:
+		return 0;
+	}
+}
+
+/* ---- Creation and membership ---- */
+
+SY_FN void sy_accounting_init(const struct sy_policy *p, struct sy_accounting *a, u64 pcpus)
+{
+	a->pcpus = pcpus;
+}
+
+/* pcpus: how many pCPUs the host has; some constants grow with it. */
+SY_FN void sy_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		credit2_queue_init(p, q, pcpus);
+		break;
+	case SY_FAIR:
+		fair_queue_init(p, q, pcpus);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Takes any settings: what is out of range is clamped. */
+SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
+			  const struct sy_settings *settings, u64 vcpus, u64 now)
+{
+	d->settings = *settings;
+	if (!d->settings.weight)
+		d->settings.weight = SY_WEIGHT_DEFAULT;
+	d->settings.weight = sy_clamp(d->settings.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+	d->weight = d->settings.weight;
+	d->slice_ns = d->settings.slice_ns;
+	d->vcpus = vcpus;
+	d->timer_ns = 0;
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		credit2_domain_init(p, d, now);
+		break;
+	case SY_FAIR:
+		fair_domain_init(p, d, now);
+		break;
+	default:
+		break;
+	}
+}
+
+/* The host has set v->pcpu before this. */
+SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	v->timer_ns = 0;
+	v->runnable = 0;
+	switch (p->discipline) {
+	case SY_SEDF:
+		sedf_vcpu_init(p, d, v, now);
+		break;
+	case SY_CREDIT:
+		credit_vcpu_init(p, d, v, now);
+		break;
+	case SY_CREDIT2:
+		credit2_vcpu_init(p, d, v, now);
+		break;
+	case SY_FAIR:
+		fair_vcpu_init(p, d, v, now);
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * The vCPU belongs to this queue from now on. Called for a vCPU that neither
+ * runs nor waits in a queue; v->runnable says whether it is about to.
+ */
+SY_FN u32 sy_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		  struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_join(p, q, d, v, now);
+	case SY_CREDIT2:
+		return credit2_join(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_join(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* The vCPU belongs to this queue no more. */
+SY_FN u32 sy_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		   struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_leave(p, q, d, v, now);
+	case SY_CREDIT2:
+		return credit2_leave(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_leave(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* The answer to SY_SURVEY: begin, then every vCPU that belongs to the queue. */
+SY_FN void sy_survey_begin(const struct sy_policy *p, struct sy_queue *q)
+{
+	if (p->discipline == SY_CREDIT2)
+		credit2_survey_begin(p, q);
+}
+
+SY_FN void sy_survey_vcpu(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			  struct sy_vcpu *v)
+{
+	if (p->discipline == SY_CREDIT2)
+		credit2_survey_vcpu(p, q, d, v);
+}
+
+/* ---- What vCPUs do ---- */
+
+/* A blocked vCPU has work again. Called before it is queued, v->runnable already 1. */
+SY_FN u32 sy_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		  struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_wake(p, q, d, v, now);
+	case SY_CREDIT:
+		return credit_wake(p, q, d, v, now);
+	case SY_CREDIT2:
+		return credit2_wake(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_wake(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* Whom to interrupt for a vCPU that was just queued: SY_STEPS(), perhaps with SY_STEPS_PLACE. */
+SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_steps(p, v);
+	case SY_CREDIT:
+		return credit_steps(p, v);
+	case SY_CREDIT2:
+		return credit2_steps(p, v);
+	case SY_FAIR:
+		return fair_steps(p, v);
+	default:
+		return SY_STEPS(SY_STEP_LAST_IDLE, 0, 0, 0);
+	}
+}
+
+/* A running vCPU has nothing more to do. It was charged before; v->runnable already 0. */
+SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		   struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_block(p, q, d, v, now);
+	case SY_CREDIT2:
+		return credit2_block(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_block(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* A running vCPU lets others go first (a yield, or a pause-loop exit). The host then chooses again. */
+SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		   struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_yield(p, q, d, v, now);
+	case SY_CREDIT:
+		return credit_yield(p, q, d, v, now);
+	case SY_CREDIT2:
+		return credit2_yield(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_yield(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * The vCPU has run for ran_ns since it was charged last, or started. Called at
+ * every tick, timer and choice, and before a comparison; ran_ns may be 0.
+ */
+SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 ran_ns, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_charge(p, q, d, v, ran_ns, now);
+	case SY_CREDIT:
+		return credit_charge(p, q, d, v, ran_ns, now);
+	case SY_CREDIT2:
+		return credit2_charge(p, q, d, v, ran_ns, now);
+	case SY_FAIR:
+		return fair_charge(p, q, d, v, ran_ns, now);
+	default:
+		return 0;
+	}
+}
+
+/* v->timer_ns has passed. The vCPU may be blocked, waiting or running (then it was charged). */
+SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_vcpu_timer(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* d->timer_ns has passed. */
+SY_FN u32 sy_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_domain_timer(p, d, now);
+	case SY_FAIR:
+		return fair_domain_timer(p, d, now);
+	default:
+		return 0;
+	}
+}
+
+/* ---- Who is next, for how long ---- */
+
+/* Place in the queue: lower first. Constant while the vCPU waits, unless REKEY or RESORT says so. */
+SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		 struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_key(p, q, d, v, now);
+	case SY_CREDIT:
+		return credit_key(p, q, d, v, now);
+	case SY_CREDIT2:
+		return credit2_key(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_key(p, q, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * By how much a waiting vCPU is ahead of the one that runs on pCPU c (which
+ * was charged): above 0 it preempts that one. Includes what a migration must
+ * be worth, if v ran elsewhere last. Unit: the discipline's own.
+ */
+SY_FN s64 sy_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		  const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_lead(p, q, c, v, running, now);
+	case SY_CREDIT:
+		return credit_lead(p, q, c, v, running, now);
+	case SY_CREDIT2:
+		return credit2_lead(p, q, c, v, running, now);
+	case SY_FAIR:
+		return fair_lead(p, q, c, v, running, now);
+	default:
+		return 0;
+	}
+}
+
+/* Step 2 of a choice. best: who ran and could go on, or null. */
+SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_queue *q,
+				  const struct sy_pcpu *c, const struct sy_vcpu *best,
+				  const struct sy_vcpu *candidate, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_consider(p, q, c, best, candidate, now);
+	case SY_CREDIT:
+		return credit_consider(p, q, c, best, candidate, now);
+	case SY_CREDIT2:
+		return credit2_consider(p, q, c, best, candidate, now);
+	case SY_FAIR:
+		return fair_consider(p, q, c, best, candidate, now);
+	default:
+		return SY_TAKE;
+	}
+}
+
+/* Step 3: whether to look for work in other queues. best: chosen so far, or null. */
+SY_FN bool sy_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best,
+			   u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_look_further(p, c, best, now);
+	case SY_FAIR:
+		return fair_look_further(p, c, best, now);
+	default:
+		return false;
+	}
+}
+
+/* Whether pCPU c takes this candidate from a peer's queue. */
+SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *c,
+			       const struct sy_vcpu *best, const struct sy_queue *from,
+			       const struct sy_vcpu *candidate, u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_steal(p, c, best, from, candidate, now);
+	case SY_FAIR:
+		return fair_steal(p, c, best, from, candidate, now);
+	default:
+		return SY_STOP;
+	}
+}
+
+/* Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. */
+SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_reset_due(p, q, v);
+	default:
+		return 0;
+	}
+}
+
+SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, u64 units, u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_reset(p, q, units, now);
+	default:
+		return 0;
+	}
+}
+
+/* Step 6: the vCPU starts on pCPU c. v->pcpu still says where it ran last. */
+SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+		    struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		sedf_start(p, q, c, v, now);
+		break;
+	case SY_CREDIT:
+		credit_start(p, q, c, v, now);
+		break;
+	case SY_CREDIT2:
+		credit2_start(p, q, c, v, now);
+		break;
+	case SY_FAIR:
+		fair_start(p, q, c, v, now);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Step 7: ns, at least 1, until the next choice; next: first in the queue, or null. SY_FOREVER: no limit. */
+SY_FN u64 sy_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_slice(p, q, c, d, v, next, now);
+	case SY_CREDIT:
+		return credit_slice(p, q, c, d, v, next, now);
+	case SY_CREDIT2:
+		return credit2_slice(p, q, c, d, v, next, now);
+	case SY_FAIR:
+		return fair_slice(p, q, c, d, v, next, now);
+	default:
+		return SY_FOREVER;
+	}
+}
+
+/* ---- Time that passes ---- */
+
+/* The tick of pCPU c, on which v runs (charged). */
+SY_FN u32 sy_tick(const struct sy_policy *p, struct sy_accounting *a, struct sy_queue *q,
+		  struct sy_pcpu *c, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_tick(p, a, q, c, d, v, now);
+	case SY_FAIR:
+		return fair_tick(p, q, c, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* Accounting: begin, then per domain, and per vCPU of it where VISIT asks for that, then end. */
+SY_FN void sy_account_begin(const struct sy_policy *p, struct sy_accounting *a, u64 now)
+{
+	if (p->discipline == SY_CREDIT)
+		credit_account_begin(p, a, now);
+}
+
+SY_FN u32 sy_account_domain(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_account_domain(p, a, d);
+	default:
+		return 0;
+	}
+}
+
+SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
+			  struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_account_vcpu(p, a, d, v);
+	default:
+		return 0;
+	}
+}
+
+SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)
+{
+	if (p->discipline == SY_CREDIT)
+		credit_account_end(p, a);
+}
+
+/*
+ * Balance between queues, asked for by SY_BALANCE. The host finds the queue
+ * with the greatest sy_load() per pCPU (and the one with the least), then asks
+ * sy_balance_gain() for each vCPU that could move between that one and this;
+ * it moves the one with the greatest gain above 0.
+ */
+SY_FN u64 sy_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_load(p, q, now);
+	case SY_FAIR:
+		return fair_load(p, q, now);
+	default:
+		return 0;
+	}
+}
+
+/* What moving v from one queue to the other is worth; 0 or less: leave it. */
+SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from,
+			  const struct sy_queue *to, const struct sy_domain *d,
+			  const struct sy_vcpu *v, u64 now)
+{
+	switch (p->discipline) {
+	case SY_CREDIT2:
+		return credit2_balance_gain(p, from, to, d, v, now);
+	case SY_FAIR:
+		return fair_balance_gain(p, from, to, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+#endif

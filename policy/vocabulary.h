@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The vocabulary between a host and a policy: the state that a host owns, the
+ * answers that a policy gives, and how a parameter is described. A host is the
+ * simulator, the Linux kernel (sched_ext) or Xen; none is named here.
+ *
+ * Rules of the core
+ *  1. Freestanding C11: no floating point, allocation, recursion, unbounded
+ *     loop, hidden global, clock, lock or call out. All a policy knows is in
+ *     its arguments.
+ *  2. Hosts iterate, policies decide. A policy never walks a list of vCPUs or
+ *     domains; the host calls it once per item.
+ *  3. Hosts keep queues, policies give keys. The lower key runs first; equal
+ *     keys are first come, first served.
+ *  4. Constant time per decision.
+ *  5. State is plain structs that the host owns and zeroes before init.
+ *     Arithmetic is defined for every input: weights are clamped to
+ *     1..65535, a division by zero cannot happen, sums saturate or wrap as
+ *     unsigned.
+ *  6. The choice between policies is a switch over a constant.
+ *
+ * Locking is the host's: a call may touch every object that it is given, and
+ * nothing else. A host with locks holds that of the queue during each call
+ * that takes one, and that of the accounting during the accounting calls.
+ *
+ * The host provides u8, u16, u32, u64, s32, s64 and bool before including
+ * this file. All times are ns on one monotonic clock that starts above zero.
+ */
+#ifndef STEELYARD_VOCABULARY_H
+#define STEELYARD_VOCABULARY_H
+
+/* A function of the core: private to the file that includes it, unless the host wants symbols. */
+#ifndef SY_FN
+#define SY_FN static inline __attribute__((unused))
+#endif
+
+#define SY_US 1000ULL
+#define SY_MS 1000000ULL
+#define SY_S  1000000000ULL
+
+#define SY_WEIGHT_MIN 1u
+#define SY_WEIGHT_MAX 65535u
+#define SY_WEIGHT_DEFAULT 256u
+
+/* No pCPU, no time limit. */
+#define SY_NONE 0xffffffffu
+#define SY_FOREVER 0x7fffffffffffffffULL
+
+/* Room for a policy's parameters and for the private state of a discipline, in 64-bit words. */
+#define SY_PARAMETER_WORDS 40
+#define SY_VCPU_WORDS 12
+#define SY_DOMAIN_WORDS 10
+#define SY_QUEUE_WORDS 12
+#define SY_PCPU_WORDS 4
+#define SY_ACCOUNTING_WORDS 10
+
+enum sy_discipline {
+	SY_SEDF,
+	SY_CREDIT,
+	SY_CREDIT2,
+	SY_FAIR,
+	SY_DISCIPLINES
+};
+
+/* Constant while a host runs it. A host may keep it in read-only memory. */
+struct sy_policy {
+	u64 discipline; /* enum sy_discipline */
+	u64 parameter[SY_PARAMETER_WORDS]; /* indexed by the discipline's own enum */
+};
+
+/* What an administrator asks for a domain. Zero stands for "not asked". */
+struct sy_settings {
+	u64 weight; /* 1..65535; 0: 256 */
+	u64 cap_percent; /* of one pCPU; 0: none */
+	u64 period_ns; /* sedf: reservation period of each vCPU; else unused */
+	u64 slice_ns; /* sedf: time reserved per period; else the slice asked for */
+	u64 extra_time; /* sedf: 1 if spare time may be used as well */
+};
+
+struct sy_domain {
+	struct sy_settings settings;
+	/* Knobs: written by init and by governors, read by disciplines. */
+	u64 weight; /* in effect, 1..65535 */
+	u64 slice_ns; /* in effect; 0: the discipline's own */
+	u64 vcpus; /* number of vCPUs */
+	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
+	u64 state[SY_DOMAIN_WORDS];
+};
+
+struct sy_vcpu {
+	u64 timer_ns; /* when the host must call sy_vcpu_timer(); 0: never */
+	u32 pcpu; /* pCPU it runs on or last ran on; written by the host */
+	u32 runnable; /* 1: running or waiting; written by the host before the call that tells it */
+	u64 state[SY_VCPU_WORDS];
+};
+
+struct sy_queue {
+	u32 pcpus; /* pCPUs that this queue serves */
+	u32 queued; /* vCPUs that wait in it, the running ones not counted; written by the host */
+	u64 state[SY_QUEUE_WORDS];
+};
+
+struct sy_pcpu {
+	u32 id;
+	u32 busy; /* 1 while a vCPU runs here; written by the host */
+	u64 started_ns; /* when the vCPU that runs here was chosen last after another; written by the host */
+	u64 state[SY_PCPU_WORDS];
+};
+
+/* What accounting carries between its calls and from one to the next; one per host. */
+struct sy_accounting {
+	u64 pcpus;
+	u64 state[SY_ACCOUNTING_WORDS];
+};
+
+/* Which pCPUs share a run queue. */
+enum sy_scope {
+	SY_SCOPE_PCPU,
+	SY_SCOPE_CORE,
+	SY_SCOPE_SOCKET,
+	SY_SCOPE_ALL
+};
+
+/* What a call asks of the host, as a set of bits. */
+enum sy_request {
+	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU must choose again */
+	SY_PARK = 1 << 1, /* keep this vCPU off the run queue, runnable or not, until it is unparked */
+	SY_UNPARK = 1 << 2, /* end that; from sy_domain_timer(): for each vCPU of the domain */
+	SY_TIMER = 1 << 3, /* timer_ns of this vCPU has changed */
+	SY_DOMAIN_TIMER = 1 << 4, /* timer_ns of this domain has changed */
+	SY_RESORT = 1 << 5, /* ask again for the keys of this queue and sort it, equal keys as they stand */
+	SY_REKEY = 1 << 6, /* ask again for the key of this vCPU if it waits, and whom it preempts */
+	SY_BALANCE = 1 << 7, /* compare this queue with the others: sy_balance_*() */
+	SY_REPLACE = 1 << 8, /* move this running vCPU if a less shared pCPU is idle */
+	SY_SURVEY = 1 << 9, /* sy_survey_begin(), then sy_survey_vcpu() for each vCPU that belongs to the queue */
+	SY_VISIT = 1 << 10, /* from sy_account_domain(): sy_account_vcpu() for each vCPU of the domain */
+};
+
+/* Whether the host's walk over waiting vCPUs, lowest key first, goes on. */
+enum sy_verdict {
+	SY_SKIP, /* not this one; look at the next */
+	SY_TAKE, /* this one, and look no further */
+	SY_STOP /* not this one, and look no further */
+};
+
+/*
+ * Who is interrupted when a vCPU has woken and been queued: the host takes the
+ * steps in order, four bits each from the lowest, and ends at the first that
+ * finds a pCPU, unless that step carries SY_STEP_ALSO.
+ */
+enum sy_step {
+	SY_STEP_END,
+	SY_STEP_LAST_IDLE, /* the pCPU it last ran on, if idle */
+	SY_STEP_LAST_LEAD, /* the pCPU it last ran on, if sy_lead() > 0 over who runs there */
+	SY_STEP_ONE_IDLE, /* one idle pCPU that it may use, nearest to its last, idle cores first */
+	SY_STEP_NEXT_IDLE, /* one idle pCPU that it may use, in rotation */
+	SY_STEP_ALL_IDLE, /* every idle pCPU that it may use */
+	SY_STEP_LEAST, /* the pCPU of its queue where sy_lead() is greatest and > 0 */
+	SY_STEP_EVICT, /* as LAST_LEAD if some pCPU is idle but none that it may use; who ran there moves to an idle one */
+	SY_STEP_ALSO = 8
+};
+#define SY_STEP_BITS 4
+/* With this bit the woken vCPU moves to the queue of the idle pCPU that was found; without it that pCPU only looks. */
+#define SY_STEPS_PLACE (1u << 31)
+
+#define SY_STEPS(a, b, c, d) \
+	((u32)(a) | (u32)(b) << 4 | (u32)(c) << 8 | (u32)(d) << 12)
+
+/*
+ * A named constant of a policy. Each discipline lists its own once, as
+ *	X(NAME, "name", "unit", min, max, "help", "source", default per vintage...)
+ * and this describes one for `steelyard policies` and for checking input.
+ */
+#define SY_VINTAGES 4
+
+#define SY_PARAMETER_INDEX(NAME, ...) NAME,
+
+/* Only user space has a use for the descriptions. */
+#ifdef SY_DESCRIBE
+struct sy_parameter {
+	const char *name;
+	const char *unit; /* "ns", "percent", ..., or the names of the values from 0 on: "flat|exact" */
+	u64 minimum;
+	u64 maximum;
+	const char *help;
+	const char *source;
+	u64 value[SY_VINTAGES]; /* default of each vintage */
+};
+
+struct sy_description {
+	const char *name;
+	const char *help;
+	const char *vintage[SY_VINTAGES]; /* oldest first, then null */
+	u64 parameters;
+	const struct sy_parameter *parameter;
+};
+
+#define SY_PARAMETER_DESCRIPTION(NAME, name, unit, minimum, maximum, help, source, ...) \
+	{ name, unit, minimum, maximum, help, source, { __VA_ARGS__ } },
+#endif
+
+/* min, max and clamp for 64-bit values */
+SY_FN u64 sy_min(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+SY_FN u64 sy_max(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+SY_FN s64 sy_smin(s64 a, s64 b)
+{
+	return a < b ? a : b;
+}
+
+SY_FN s64 sy_smax(s64 a, s64 b)
+{
+	return a > b ? a : b;
+}
+
+SY_FN u64 sy_clamp(u64 value, u64 low, u64 high)
+{
+	return sy_min(sy_max(value, low), high);
+}
+
+/* value / divisor; 0 where the divisor is 0 */
+SY_FN u64 sy_divide(u64 value, u64 divisor)
+{
+	return divisor ? value / divisor : 0;
+}
+
+/* A signed value as a key: the order of s64 becomes that of u64. */
+SY_FN u64 sy_signed_key(s64 value)
+{
+	return (u64)value ^ (1ULL << 63);
+}
+
+#endif

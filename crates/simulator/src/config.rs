@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is simulated: a host, its domains, and what runs in them.
+//!
+//! These types are also the tables of a scenario file (crate `steelyard-scenario`). Every field has
+//! a default where one makes sense; [`crate::Simulation::new`] checks what spans several fields.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{CpuSet, Nanoseconds};
+use crate::workload::Workload;
+
+/// A host with its domains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// The machine.
+    pub host: Host,
+    /// Its domains; names are unique.
+    pub domains: Vec<Domain>,
+}
+
+/// One physical machine.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Host {
+    /// Sockets; the cores of one share a cache.
+    #[schemars(range(min = 1, max = 64))]
+    pub sockets: u32,
+    /// Cores of each socket.
+    #[schemars(range(min = 1, max = 1024))]
+    pub cores_per_socket: u32,
+    /// Hardware threads of each core. Each is a pCPU.
+    #[schemars(range(min = 1, max = 8))]
+    pub threads_per_core: u32,
+    /// What things cost.
+    pub costs: Costs,
+    /// Network and disk.
+    pub io: Io,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Host {
+            sockets: 1,
+            cores_per_socket: 1,
+            threads_per_core: 1,
+            costs: Costs::default(),
+            io: Io::default(),
+        }
+    }
+}
+
+impl Host {
+    /// A host of one socket with so many single-threaded cores.
+    pub fn with_pcpus(pcpus: u32) -> Self {
+        Host { cores_per_socket: pcpus, ..Host::default() }
+    }
+
+    /// Number of pCPUs.
+    pub fn pcpus(&self) -> u32 {
+        self.sockets.saturating_mul(self.cores_per_socket).saturating_mul(self.threads_per_core)
+    }
+}
+
+/// CPU time lost to the machinery. A vCPU pays for its own: gotten time without progress.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Costs {
+    /// Switching a pCPU from one vCPU to another.
+    pub context_switch: Nanoseconds,
+    /// Waking an idle pCPU for a vCPU by an inter-processor interrupt.
+    pub interrupt: Nanoseconds,
+    /// One VM exit: a guest's sleep, I/O request or pause loop.
+    pub vm_exit: Nanoseconds,
+    /// Refilling the caches after another vCPU used the pCPU; less if that one ran for less.
+    pub cache_refill: Nanoseconds,
+    /// More refill when a vCPU starts on another core of its socket.
+    pub migration: Nanoseconds,
+    /// More refill when a vCPU starts on another socket.
+    pub socket_migration: Nanoseconds,
+    /// How long a guest spins before the CPU reports a pause loop: 4096 cycles.
+    pub pause_loop_window: Nanoseconds,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs {
+            context_switch: Nanoseconds(1_500),
+            interrupt: Nanoseconds(1_000),
+            vm_exit: Nanoseconds(1_000),
+            cache_refill: Nanoseconds::from_us(20),
+            migration: Nanoseconds::from_us(10),
+            socket_migration: Nanoseconds::from_us(100),
+            pause_loop_window: Nanoseconds(1_500),
+        }
+    }
+}
+
+/// Network and disk of the host.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Io {
+    /// The domain whose CPU time pays for packets and disk requests (Xen's dom0). Without one the
+    /// devices work by themselves and cost no CPU.
+    pub driver_domain: Option<String>,
+    /// CPU time of the driver domain per packet.
+    pub packet_cost: Nanoseconds,
+    /// CPU time of the driver domain per disk request of at most 44 KiB.
+    pub request_cost: Nanoseconds,
+    /// Speed of the network link.
+    #[schemars(range(min = 1))]
+    pub link_mbit_per_s: u64,
+    /// Time on the wire between the host and a client, one way.
+    pub wire_latency: Nanoseconds,
+    /// Time of a disk request before its first byte.
+    pub disk_latency: Nanoseconds,
+    /// Speed of the disk.
+    #[schemars(range(min = 1))]
+    pub disk_mbyte_per_s: u64,
+}
+
+impl Default for Io {
+    fn default() -> Self {
+        Io {
+            driver_domain: None,
+            packet_cost: Nanoseconds::from_us(5),
+            request_cost: Nanoseconds::from_us(20),
+            link_mbit_per_s: 1000,
+            wire_latency: Nanoseconds::from_us(50),
+            disk_latency: Nanoseconds::from_us(100),
+            disk_mbyte_per_s: 200,
+        }
+    }
+}
+
+/// A virtual machine.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    /// Its name, unique on the host.
+    pub name: String,
+    /// Number of vCPUs.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub vcpus: u32,
+    /// Its part of the CPU time under contention, relative to the other domains; 1..65535.
+    #[serde(default = "default_weight")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub weight: u32,
+    /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
+    #[serde(default)]
+    pub cap_percent: u32,
+    /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
+    #[serde(default)]
+    pub pin: Vec<CpuSet>,
+    /// The slice it asks for, where a policy heeds that.
+    #[serde(default)]
+    pub slice: Option<Nanoseconds>,
+    /// Its reservation under `sedf`.
+    #[serde(default)]
+    pub sedf: Option<Reservation>,
+    /// When it starts.
+    #[serde(default)]
+    pub start: Nanoseconds,
+    /// How long the guest's own scheduler lets a thread run while others wait.
+    #[serde(default = "default_guest_slice")]
+    pub guest_slice: Nanoseconds,
+    /// What runs in it.
+    #[serde(default)]
+    pub task: Vec<Task>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_weight() -> u32 {
+    256
+}
+
+fn default_guest_slice() -> Nanoseconds {
+    Nanoseconds::from_ms(4)
+}
+
+impl Domain {
+    /// A domain with default settings and nothing to do.
+    pub fn new(name: impl Into<String>, vcpus: u32) -> Self {
+        Domain {
+            name: name.into(),
+            vcpus,
+            weight: default_weight(),
+            cap_percent: 0,
+            pin: vec![],
+            slice: None,
+            sedf: None,
+            start: Nanoseconds(0),
+            guest_slice: default_guest_slice(),
+            task: vec![],
+        }
+    }
+
+    /// The same with one more task.
+    #[must_use]
+    pub fn with_task(mut self, threads: u32, workload: impl Into<Workload>) -> Self {
+        self.task.push(Task { name: None, threads, workload: workload.into() });
+        self
+    }
+}
+
+/// Time reserved for each vCPU of a domain under `sedf`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reservation {
+    /// 10 us .. 10 s.
+    pub period: Nanoseconds,
+    /// The time reserved in each period, at least 5 us.
+    pub slice: Nanoseconds,
+    /// Whether spare time may be used as well.
+    #[serde(default)]
+    pub extra_time: bool,
+}
+
+/// Threads in a domain that do the same work.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// A name for its results; without one that of the workload.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Number of threads.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 4096))]
+    pub threads: u32,
+    /// What they do.
+    pub workload: Workload,
+}
+
+/// Settings that cannot be simulated, and where they stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The way to the setting: keys, and numbers of items as in `domain`, `2`, `pin`.
+    pub path: Vec<String>,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path.join("."), self.problem)
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# `make run` and `make test` need nothing set up beforehand; each installs what it lacks.
+# Every step stands alone, so that one can be repeated while working on it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.NOTPARALLEL:
+
+cargo := scripts/cargo
+target := $(or $(CARGO_TARGET_DIR),target)
+# One list of seeds for every run of the core under sanitizers: a failure can be repeated.
+seeds := 1 2 3 4
+
+.PHONY: help
+help: ## show this
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+.PHONY: run
+run: ## install what is missing, build, compare the policies on a scenario and a recording
+	@scripts/install run
+	$(cargo) run --locked --release -p steelyard -- compare scenarios/first-look.toml recordings/four-vms.perf.txt.zst --out steelyard-report
+
+.PHONY: test
+test: ## install what is missing, run every test
+	@scripts/install test
+	@$(MAKE) --no-print-directory lint core-check sanitizers doc cargo-test
+
+.PHONY: lint
+lint: ## formatting, warnings as errors, licenses
+	@echo "== lint"
+	$(cargo) fmt --check
+	$(cargo) clippy --locked --workspace --all-targets -- -D warnings
+	find policy -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
+	shellcheck .ci/run scripts/*
+	scripts/check-spdx
+
+.PHONY: core-check
+core-check: ## the core compiles for user space, kernel and hypervisor, BPF
+	@echo "== core-check"
+	@command -v clang >/dev/null || scripts/install test
+	@scripts/core-check
+
+.PHONY: sanitizers
+sanitizers: ## the core under a random host, with AddressSanitizer and UndefinedBehaviorSanitizer
+	@echo "== sanitizers"
+	@mkdir -p $(target)
+	gcc -std=c11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
+		-fsanitize=address,undefined -fno-sanitize-recover=all \
+		policy/tests/random_host.c -o $(target)/random-host
+	$(target)/random-host $(seeds)
+
+.PHONY: doc
+doc: ## the documentation of the crates, in target/doc
+	@echo "== doc"
+	RUSTDOCFLAGS=-Dwarnings $(cargo) doc --locked --workspace --no-deps
+
+.PHONY: cargo-test
+cargo-test: ## the tests of the crates
+	@echo "== cargo-test"
+	$(cargo) test --locked --workspace --no-fail-fast 2>&1 | awk ' \
+		{ print; fflush() } \
+		/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
+		END { printf "%d passed, %d failed, %d ignored\n", passed, failed, ignored }'
+
+.PHONY: bench
+bench: ## speed, instructions per event
+	@scripts/install bench
+	$(cargo) bench --locked --workspace
+
+.PHONY: fuzz
+fuzz: ## each parser with random input for a minute; needs a nightly toolchain by rustup
+	@scripts/install fuzz
+	cd fuzz && for parser in $$(cargo +nightly fuzz list); do \
+		echo "== fuzz $$parser"; \
+		cargo +nightly fuzz run "$$parser" -- -max_total_time=60; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built
+	$(cargo) clean
+	rm -rf steelyard-report

@@ -449,8 +449,11 @@ SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	}
 }
 
-/* Step 7: ns, at least 1, until the next choice; next: first in the queue, or null. SY_FOREVER: no limit. */
-SY_FN u64 sy_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+/*
+ * Step 7: ns, at least 1, until the next choice; next: first in the queue, or null. SY_FOREVER: no
+ * limit. The queue may note who is next.
+ */
+SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
 		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
 	switch (p->discipline) {

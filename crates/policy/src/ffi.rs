@@ -251,7 +251,7 @@ unsafe extern "C" {
     );
     pub safe fn sy_slice(
         policy: &Parameters,
-        queue: &Queue,
+        queue: &mut Queue,
         pcpu: &Pcpu,
         domain: &Domain,
         vcpu: &Vcpu,

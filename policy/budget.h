@@ -40,6 +40,12 @@ struct budget_grant {
 #define BUDGET_PERIOD_MAX_NS SY_S
 #define BUDGET_DEBT_MAX_NS (1LL << 58)
 
+/* period_ns of 0: the discipline does not honour caps. */
+static inline bool budget_capped(const struct sy_domain *d, u64 period_ns)
+{
+	return d->settings.cap_percent && period_ns;
+}
+
 static inline u64 budget_period_ns(u64 period_ns)
 {
 	return sy_clamp(period_ns, SY_US, BUDGET_PERIOD_MAX_NS);
@@ -83,7 +89,7 @@ SY_FN void budget_init(struct budget *b, const struct sy_domain *d, u64 period_n
 SY_FN void budget_key(struct budget *b, struct budget_grant *g, const struct sy_domain *d,
 		      u64 period_ns)
 {
-	if (!d->settings.cap_percent || g->left_ns)
+	if (!budget_capped(d, period_ns) || g->left_ns)
 		return;
 	g->left_ns = sy_min(budget_quantum_ns(d, period_ns), budget_available_ns(b));
 	b->granted_ns += g->left_ns;
@@ -115,7 +121,7 @@ SY_FN u32 budget_wake(struct budget *b, struct budget_grant *g, struct sy_domain
 {
 	u32 request;
 
-	if (!d->settings.cap_percent)
+	if (!budget_capped(d, period_ns))
 		return 0;
 	request = budget_refill(b, g, d, period_ns, now);
 	return request & SY_PARK ? request : request | SY_UNPARK;
@@ -127,7 +133,7 @@ SY_FN u32 budget_charge(struct budget *b, struct budget_grant *g, struct sy_doma
 {
 	u64 ran_before_ns, spent_ns;
 
-	if (!d->settings.cap_percent)
+	if (!budget_capped(d, period_ns))
 		return 0;
 	ran_ns = sy_min(ran_ns, BUDGET_DEBT_MAX_NS);
 	spent_ns = sy_min(ran_ns, g->left_ns);
@@ -151,7 +157,7 @@ SY_FN u32 budget_charge(struct budget *b, struct budget_grant *g, struct sy_doma
 SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domain *d, u64 period_ns,
 		       u64 now)
 {
-	if (!d->settings.cap_percent)
+	if (!budget_capped(d, period_ns))
 		return 0;
 	b->granted_ns -= g->left_ns;
 	g->left_ns = 0;
@@ -166,7 +172,7 @@ SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_
 {
 	u64 full_ns = budget_full_ns(d, period_ns);
 
-	if (!d->settings.cap_percent)
+	if (!budget_capped(d, period_ns))
 		return 0;
 	if (now >= b->period_end_ns) {
 		s64 unspent_ns = b->unspent_ns + (s64)full_ns;
@@ -189,9 +195,9 @@ SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_
 }
 
 /* From slice: longest run that the grant allows. */
-SY_FN u64 budget_slice(const struct budget_grant *g, const struct sy_domain *d)
+SY_FN u64 budget_slice(const struct budget_grant *g, const struct sy_domain *d, u64 period_ns)
 {
-	return d->settings.cap_percent ? sy_max(g->left_ns, 1) : SY_FOREVER;
+	return budget_capped(d, period_ns) ? sy_max(g->left_ns, 1) : SY_FOREVER;
 }
 
 #endif

@@ -219,7 +219,7 @@ SY_FN u32 sy_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 	}
 }
 
-/* Whom to interrupt for a vCPU that was just queued: SY_STEPS(), perhaps with SY_STEPS_PLACE. */
+/* Whom to interrupt for a vCPU that was just queued: SY_STEPS() with any SY_STEPS_ bits. */
 SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
 	switch (p->discipline) {

@@ -134,6 +134,7 @@ enum sy_request {
 	SY_REPLACE = 1 << 8, /* move this running vCPU if a less shared pCPU is idle */
 	SY_SURVEY = 1 << 9, /* sy_survey_begin(), then sy_survey_vcpu() for each vCPU that belongs to the queue */
 	SY_VISIT = 1 << 10, /* from sy_account_domain(): sy_account_vcpu() for each vCPU of the domain */
+	SY_FIRST = 1 << 11, /* from sy_account_domain(): visit this domain before the others from the next accounting on */
 };
 
 /* Whether the host's walk over waiting vCPUs, lowest key first, goes on. */
@@ -162,6 +163,8 @@ enum sy_step {
 #define SY_STEP_BITS 4
 /* With this bit the woken vCPU moves to the queue of the idle pCPU that was found; without it that pCPU only looks. */
 #define SY_STEPS_PLACE (1u << 31)
+/* With this bit only idle pCPUs of the woken vCPU's own queue count: others would find nothing. */
+#define SY_STEPS_QUEUE (1u << 30)
 
 #define SY_STEPS(a, b, c, d) \
 	((u32)(a) | (u32)(b) << 4 | (u32)(c) << 8 | (u32)(d) << 12)

@@ -39,6 +39,7 @@ pub mod request {
     pub const REPLACE: u32 = 1 << 8;
     pub const SURVEY: u32 = 1 << 9;
     pub const VISIT: u32 = 1 << 10;
+    pub const FIRST: u32 = 1 << 11;
 }
 
 /// Answers of `sy_consider` and `sy_steal`: `enum sy_verdict`.
@@ -66,6 +67,8 @@ pub mod step {
     pub const BITS: u32 = 4;
     /// The woken vCPU moves to the queue of the idle pCPU that was found.
     pub const PLACE: u32 = 1 << 31;
+    /// Idle pCPUs count only if they serve the queue of the woken vCPU.
+    pub const QUEUE: u32 = 1 << 30;
 }
 
 /// "No limit" in answers that are times: `SY_FOREVER`.

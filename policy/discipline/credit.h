@@ -1,6 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * credit
+ * Xen's Credit scheduler.
+ *
+ * Mechanism: each pCPU has a queue of three priorities, BOOST before UNDER before OVER, first come
+ * first served within one. Who runs pays credits for the time it runs; once per accounting the host's
+ * time is handed out as credits to the domains that are active, in proportion to their weights, and
+ * who has credits left is UNDER, who has not OVER. Who wakes with credits left is BOOST until the
+ * first tick that finds it running. A pCPU about to run nothing better than OVER looks for better
+ * work in other queues.
+ *
+ * Source: Xen, xen/common/sched_credit.c (3.3.0, 4.2, 4.5) and xen/common/sched/credit.c (4.20).
+ *
+ * State: per vCPU credits, priority, whether it is on the active list, parked, yielding; per domain
+ * how many of its vCPUs are active; per host the weight of what is active and the balance of credits
+ * after the last accounting; per queue which accounting it was sorted after; per pCPU when it may
+ * steal next. A vCPU becomes active when a tick finds it running and leaves when it has saved more
+ * than one accounting's credits.
+ *
+ * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns).
+ *
+ * Parameters that tell the vintages apart: debit, overflow, weight_per, ratelimit*, yield, wake,
+ * steal_*.
+ *
+ * Readings
+ *  - Xen moves a domain that was held at its peak to the head of its list if one before it took less
+ *    than it could have, so that in the next accounting those after it get what it leaves: SY_FIRST.
+ *    A host that visits in a fixed order instead loses what late domains leave over.
+ *  - Exact debit: Xen keeps the part of a credit twice while a vCPU runs on (in start_time and in
+ *    residual); here it is carried once.
+ *  - A yield lets the head of the queue go first, whatever its priority, once. Then the vCPU is
+ *    queued behind its equals; Xen also leaves one of lower priority between.
+ *  - A yield that nobody took up is forgotten at the next tick.
+ *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first.
+ *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
 #ifndef STEELYARD_CREDIT_H
 #define STEELYARD_CREDIT_H
@@ -8,108 +40,513 @@
 #include "../vocabulary.h"
 
 #define CREDIT_PARAMETERS(X) \
-	X(CREDIT_SLICE_NS, "slice_ns", "ns", 1 * SY_US, 10 * SY_S, "longest run", "stub", 30 * SY_MS, 30 * SY_MS, 30 * SY_MS, 30 * SY_MS)
+	X(CREDIT_SLICE_NS, "slice_ns", "ns", SY_MS, SY_S, \
+	  "longest run, and time between accountings", "CSCHED_DEFAULT_TSLICE_MS", \
+	  30 * SY_MS, 30 * SY_MS, 30 * SY_MS, 30 * SY_MS) \
+	X(CREDIT_TICKS_PER_SLICE, "ticks_per_slice", "count", 1, 1000, \
+	  "ticks of a pCPU per slice_ns", "CSCHED_TICKS_PER_TSLICE", \
+	  3, 3, 3, 3) \
+	X(CREDIT_CREDITS_PER_MS, "credits_per_ms", "credits/ms", 1, 1000, \
+	  "price of 1 ms of a pCPU", "CSCHED_CREDITS_PER_MSEC; 3.3: CSCHED_CREDITS_PER_TICK", \
+	  10, 10, 10, 10) \
+	X(CREDIT_DEBIT, "debit", "flat|exact", 0, 1, \
+	  "who runs at a tick pays for a whole tick, or everyone for the time it ran", \
+	  "csched_vcpu_acct(); burn_credits()", \
+	  CREDIT_DEBIT_FLAT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT) \
+	X(CREDIT_OVERFLOW, "overflow", "zero|half", 0, 1, \
+	  "what remains of credits above one accounting's", "csched_acct()", \
+	  CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF) \
+	X(CREDIT_WEIGHT_PER, "weight_per", "domain|vcpu", 0, 1, \
+	  "whether weight counts once per domain or once per active vCPU", \
+	  "__csched_vcpu_acct_start()", \
+	  CREDIT_WEIGHT_PER_DOMAIN, CREDIT_WEIGHT_PER_VCPU, CREDIT_WEIGHT_PER_VCPU, \
+	  CREDIT_WEIGHT_PER_VCPU) \
+	X(CREDIT_RATELIMIT_NS, "ratelimit_ns", "ns", 0, SY_S, \
+	  "a vCPU that started less than this ago is not preempted, at most slice_ns", \
+	  "SCHED_DEFAULT_RATELIMIT_US", \
+	  0, SY_MS, SY_MS, SY_MS) \
+	X(CREDIT_RATELIMIT_SLICE, "ratelimit_slice", "whole|rest", 0, 1, \
+	  "how long who is protected by the ratelimit runs on: for ratelimit_ns, or for what is left of it", \
+	  "csched_schedule()", \
+	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_WHOLE, \
+	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_REST) \
+	X(CREDIT_RATELIMIT_YIELD, "ratelimit_yield", "kept|lifted", 0, 1, \
+	  "whether a yield lifts the ratelimit", "csched_schedule()", \
+	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_KEPT, \
+	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_LIFTED) \
+	X(CREDIT_YIELD, "yield", "behind_equals|behind_lower", 0, 1, \
+	  "whom a vCPU that yields lets go first: its equals, or also one of lower priority", \
+	  "__runq_insert()", \
+	  CREDIT_YIELD_BEHIND_EQUALS, CREDIT_YIELD_BEHIND_LOWER, CREDIT_YIELD_BEHIND_LOWER, \
+	  CREDIT_YIELD_BEHIND_LOWER) \
+	X(CREDIT_WAKE, "wake", "all_idle|one_idle|idle_first", 0, 2, \
+	  "whom a wake interrupts if the last pCPU is busy: it if it runs lower priority, and all idle ones; it likewise and one idle one; or one idle one, else it", \
+	  "__runq_tickle()", \
+	  CREDIT_WAKE_ALL_IDLE, CREDIT_WAKE_ONE_IDLE, CREDIT_WAKE_IDLE_FIRST, \
+	  CREDIT_WAKE_IDLE_FIRST) \
+	X(CREDIT_STEAL_INTERVAL_NS, "steal_interval_ns", "ns", 0, SY_S, \
+	  "time between two looks of a pCPU into other queues while it has work of its own", \
+	  "load_balance_ratelimit", \
+	  0, 0, 0, SY_MS) \
+	X(CREDIT_STEAL_YIELDED, "steal_yielded", "no|yes", 0, 1, \
+	  "whether a vCPU that yielded and waits since may be stolen", "csched_runq_steal()", \
+	  1, 1, 1, 0) \
+	X(CREDIT_MIGRATION_DELAY_NS, "migration_delay_ns", "ns", 0, SY_S, \
+	  "a vCPU that ran less than this ago is cache-hot and not stolen", \
+	  "vcpu_migration_delay_us", \
+	  0, 0, 0, 0)
+
+/* The choices, in the order of their names above. */
+enum {
+	CREDIT_DEBIT_FLAT,
+	CREDIT_DEBIT_EXACT,
+};
+
+enum {
+	CREDIT_OVERFLOW_ZERO,
+	CREDIT_OVERFLOW_HALF,
+};
+
+enum {
+	CREDIT_WEIGHT_PER_DOMAIN,
+	CREDIT_WEIGHT_PER_VCPU,
+};
+
+enum {
+	CREDIT_RATELIMIT_SLICE_WHOLE,
+	CREDIT_RATELIMIT_SLICE_REST,
+};
+
+enum {
+	CREDIT_RATELIMIT_YIELD_KEPT,
+	CREDIT_RATELIMIT_YIELD_LIFTED,
+};
+
+enum {
+	CREDIT_YIELD_BEHIND_EQUALS,
+	CREDIT_YIELD_BEHIND_LOWER,
+};
+
+enum {
+	CREDIT_WAKE_ALL_IDLE,
+	CREDIT_WAKE_ONE_IDLE,
+	CREDIT_WAKE_IDLE_FIRST,
+};
 
 enum credit_parameter { CREDIT_PARAMETERS(SY_PARAMETER_INDEX) CREDIT_PARAMETER_COUNT };
 _Static_assert((int)CREDIT_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit");
 
+/* Priorities, which are the keys as well. */
+#define CREDIT_BOOST 0
+#define CREDIT_UNDER 1
+#define CREDIT_OVER 2
+
+/*
+ * Credits and weights that are multiplied stay below this, so that products fit 64 bits. Beyond it
+ * (7 million pCPUs, 32768 active vCPUs of the highest weight in a domain) shares are not exact.
+ */
+#define CREDIT_LIMIT (1ULL << 31)
+
+/* A debt deeper than this is not told apart: the next accounting lifts it to the floor anyway. */
+#define CREDIT_DEEPEST (-(1LL << 40))
+
+struct credit_vcpu {
+	s64 credits;
+	u64 residual; /* what the exact debit has not charged yet; unit: ns x credits per ms */
+	u64 charged_ns; /* when it ran last */
+	u32 priority;
+	u8 active; /* earns credits */
+	u8 parked;
+	u8 yielded; /* and has not started since */
+	u8 running;
+};
+
+struct credit_domain {
+	u64 active_vcpus;
+	u64 weight; /* that the host's total counts */
+};
+
+struct credit_queue {
+	u64 sorted; /* value of accountings when it was sorted last */
+};
+
+struct credit_pcpu {
+	u64 steal_ns; /* not earlier, while it has work of its own */
+};
+
+struct credit_accounting {
+	u64 weight; /* of all that is active; kept up to date between accountings */
+	s64 balance; /* sum of credits of the vCPUs that the last accounting visited */
+	u64 accountings; /* how many handed out credits */
+	/* During one accounting: */
+	u64 credit_total;
+	u64 weight_total;
+	u64 weight_left; /* of domains still to come */
+	u64 shortage; /* by how much the last balance was below 0 */
+	u64 below_peak; /* 1 once a domain could have taken more than its share */
+	/* From its domain to the vCPUs: */
+	u64 share; /* credits for each active vCPU */
+	u64 cap_share; /* each one's part of the cap */
+};
+
+_Static_assert(sizeof(struct credit_vcpu) <= SY_VCPU_WORDS * sizeof(u64), "state fits");
+_Static_assert(sizeof(struct credit_domain) <= SY_DOMAIN_WORDS * sizeof(u64), "state fits");
+_Static_assert(sizeof(struct credit_queue) <= SY_QUEUE_WORDS * sizeof(u64), "state fits");
+_Static_assert(sizeof(struct credit_pcpu) <= SY_PCPU_WORDS * sizeof(u64), "state fits");
+_Static_assert(sizeof(struct credit_accounting) <= SY_ACCOUNTING_WORDS * sizeof(u64), "state fits");
+
+static inline struct credit_vcpu *credit_vcpu(struct sy_vcpu *v)
+{
+	return (struct credit_vcpu *)v->state;
+}
+
+static inline const struct credit_vcpu *credit_vcpu_const(const struct sy_vcpu *v)
+{
+	return (const struct credit_vcpu *)v->state;
+}
+
+static inline struct credit_domain *credit_domain(struct sy_domain *d)
+{
+	return (struct credit_domain *)d->state;
+}
+
+static inline struct credit_accounting *credit_accounting(struct sy_accounting *a)
+{
+	return (struct credit_accounting *)a->state;
+}
+
+static inline u64 credit_divide_up(u64 value, u64 divisor)
+{
+	return divisor ? (value + divisor - 1) / divisor : 0;
+}
+
+static inline u64 credit_slice_parameter(const struct sy_policy *p)
+{
+	return sy_clamp(p->parameter[CREDIT_SLICE_NS], SY_MS, SY_S);
+}
+
+static inline u64 credit_per_ms(const struct sy_policy *p)
+{
+	return sy_clamp(p->parameter[CREDIT_CREDITS_PER_MS], 1, 1000);
+}
+
 SY_FN u64 credit_tick_ns(const struct sy_policy *p)
 {
-	return 10 * SY_MS;
+	return credit_slice_parameter(p) / sy_clamp(p->parameter[CREDIT_TICKS_PER_SLICE], 1, 1000);
 }
 
 SY_FN u64 credit_account_ns(const struct sy_policy *p)
 {
-	return 30 * SY_MS;
+	return credit_slice_parameter(p);
+}
+
+/* What a pCPU is worth per accounting; also the most that a vCPU saves, and the deepest debt after one. */
+static inline u64 credit_per_accounting(const struct sy_policy *p)
+{
+	return credit_per_ms(p) * credit_account_ns(p) / SY_MS;
 }
 
 SY_FN void credit_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
+	credit_vcpu(v)->priority = CREDIT_UNDER;
 }
 
 SY_FN u32 credit_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	cv->running = 0;
+	cv->yielded = 0;
+	if (cv->priority == CREDIT_UNDER && !cv->parked)
+		cv->priority = CREDIT_BOOST;
 	return 0;
 }
 
 SY_FN u32 credit_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_ONE_IDLE, 0, 0);
+	switch (p->parameter[CREDIT_WAKE]) {
+	case CREDIT_WAKE_ALL_IDLE:
+		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO, SY_STEP_ALL_IDLE, 0);
+	case CREDIT_WAKE_ONE_IDLE:
+		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO, SY_STEP_NEXT_IDLE, 0);
+	default:
+		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_NEXT_IDLE, SY_STEP_EVICT, SY_STEP_LAST_LEAD);
+	}
 }
 
 SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
+	credit_vcpu(v)->yielded = 1;
 	return 0;
+}
+
+static inline void credit_pay(struct credit_vcpu *cv, u64 credits)
+{
+	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
 }
 
 SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	cv->charged_ns = now;
+	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_EXACT) {
+		u64 owed = sy_min(ran_ns, 1ULL << 50) * credit_per_ms(p) + cv->residual;
+
+		cv->residual = owed % SY_MS;
+		credit_pay(cv, owed / SY_MS);
+	}
 	return 0;
 }
 
+/* ---- Who is next, for how long ---- */
+
 SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	return now;
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	cv->running = 0;
+	return cv->priority;
 }
 
 SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
-	return 0;
+	return (s64)credit_vcpu_const(running)->priority - (s64)credit_vcpu_const(v)->priority;
 }
 
+/* How long the vCPU that runs on c is still protected from preemption. */
+static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy_pcpu *c, const struct credit_vcpu *running, u64 now)
+{
+	u64 limit_ns = sy_min(p->parameter[CREDIT_RATELIMIT_NS], credit_slice_parameter(p));
+	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
+
+	if (running->yielded && p->parameter[CREDIT_RATELIMIT_YIELD] == CREDIT_RATELIMIT_YIELD_LIFTED)
+		return 0;
+	return ran_ns < limit_ns ? limit_ns - ran_ns : 0;
+}
+
+/* Who ran goes behind its equals. */
 SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_vcpu *candidate, u64 now)
 {
-	return SY_TAKE;
+	const struct credit_vcpu *ran;
+
+	if (!best)
+		return SY_TAKE;
+	ran = credit_vcpu_const(best);
+	if (credit_protected_ns(p, c, ran, now))
+		return SY_STOP;
+	if (ran->yielded && p->parameter[CREDIT_YIELD] == CREDIT_YIELD_BEHIND_LOWER)
+		return SY_TAKE;
+	return credit_vcpu_const(candidate)->priority <= ran->priority ? SY_TAKE : SY_STOP;
 }
 
 SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best, u64 now)
 {
-	return !best;
+	struct credit_pcpu *cc = (struct credit_pcpu *)c->state;
+
+	if (best) {
+		const struct credit_vcpu *chosen = credit_vcpu_const(best);
+
+		if (chosen->priority < CREDIT_OVER || now < cc->steal_ns)
+			return false;
+		if (chosen->running && credit_protected_ns(p, c, chosen, now))
+			return false;
+	}
+	cc->steal_ns = now + sy_min(p->parameter[CREDIT_STEAL_INTERVAL_NS], SY_S);
+	return true;
 }
 
 SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_queue *from, const struct sy_vcpu *candidate, u64 now)
 {
-	return best ? SY_STOP : SY_TAKE;
+	const struct credit_vcpu *peer = credit_vcpu_const(candidate);
+	u64 waited_ns = now > peer->charged_ns ? now - peer->charged_ns : 0;
+
+	if (best && peer->priority >= credit_vcpu_const(best)->priority)
+		return SY_STOP;
+	if (waited_ns < p->parameter[CREDIT_MIGRATION_DELAY_NS])
+		return SY_SKIP;
+	if (peer->yielded && !p->parameter[CREDIT_STEAL_YIELDED])
+		return SY_SKIP;
+	return SY_TAKE;
 }
 
 SY_FN void credit_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c, struct sy_vcpu *v, u64 now)
 {
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	cv->running = 1;
+	cv->yielded = 0;
 }
 
+/*
+ * Whoever is chosen has the first in the queue behind it, unless the ratelimit protected it: then
+ * the queue must be looked at again when that ends.
+ */
 SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
-	return p->parameter[CREDIT_SLICE_NS];
+	const struct credit_vcpu *cv = credit_vcpu_const(v);
+	u64 slice_ns = d->slice_ns ? sy_min(d->slice_ns, SY_FOREVER) : credit_slice_parameter(p);
+
+	if (next) {
+		u64 protected_ns = credit_protected_ns(p, c, cv, now);
+		u32 waits = credit_vcpu_const(next)->priority;
+
+		if (protected_ns && (waits < cv->priority || (waits == cv->priority && now > c->started_ns)))
+			return p->parameter[CREDIT_RATELIMIT_SLICE] == CREDIT_RATELIMIT_SLICE_REST ?
+				       protected_ns :
+				       sy_clamp(p->parameter[CREDIT_RATELIMIT_NS], 1, credit_slice_parameter(p));
+	}
+	return slice_ns;
+}
+
+/* ---- Time that passes ---- */
+
+/* How often the weight of a domain counts in the host's total. */
+static inline u64 credit_weights(const struct sy_policy *p, const struct credit_domain *cd)
+{
+	if (p->parameter[CREDIT_WEIGHT_PER] == CREDIT_WEIGHT_PER_VCPU)
+		return cd->active_vcpus;
+	return cd->active_vcpus ? 1 : 0;
+}
+
+/* The domain has now this weight and so many active vCPUs: correct the host's total. */
+static inline void credit_set_weight(const struct sy_policy *p, struct credit_accounting *ca, struct credit_domain *cd, u64 weight, u64 active_vcpus)
+{
+	ca->weight -= cd->weight * credit_weights(p, cd);
+	cd->weight = weight;
+	cd->active_vcpus = active_vcpus;
+	ca->weight += cd->weight * credit_weights(p, cd);
+}
+
+static inline u64 credit_weight(const struct sy_domain *d)
+{
+	return sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
 SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct sy_queue *q, struct sy_pcpu *c, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	return 0;
+	struct credit_accounting *ca = credit_accounting(a);
+	struct credit_queue *cq = (struct credit_queue *)q->state;
+	struct credit_domain *cd = credit_domain(d);
+	struct credit_vcpu *cv = credit_vcpu(v);
+	u32 request = 0;
+
+	if (cv->priority == CREDIT_BOOST)
+		cv->priority = CREDIT_UNDER;
+	cv->yielded = 0;
+	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_FLAT)
+		credit_pay(cv, credit_per_ms(p) * credit_tick_ns(p) / SY_MS);
+	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus + (cv->active ? 0 : 1));
+	if (cv->active)
+		request |= SY_REPLACE;
+	cv->active = 1;
+	if (cq->sorted != ca->accountings) {
+		cq->sorted = ca->accountings;
+		request |= SY_RESORT;
+	}
+	return request;
 }
 
 SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting *a, u64 now)
 {
+	struct credit_accounting *ca = credit_accounting(a);
+
+	ca->shortage = ca->balance < 0 ? sy_min(-(u64)ca->balance, CREDIT_LIMIT) : 0;
+	ca->credit_total = sy_min(a->pcpus, CREDIT_LIMIT) * credit_per_accounting(p) + ca->shortage;
+	ca->credit_total = sy_min(ca->credit_total, CREDIT_LIMIT);
+	ca->weight_total = sy_min(ca->weight, CREDIT_LIMIT);
+	ca->weight_left = ca->weight_total;
+	ca->below_peak = 0;
+	ca->balance = 0;
 }
 
 SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d)
 {
-	return 0;
+	struct credit_accounting *ca = credit_accounting(a);
+	struct credit_domain *cd = credit_domain(d);
+	u64 weight, fair, peak;
+	u32 request = SY_VISIT;
+
+	if (!cd->active_vcpus || !ca->weight_total)
+		return 0;
+	weight = sy_min(cd->weight * credit_weights(p, cd), ca->weight_total);
+	ca->weight_left -= sy_min(weight, ca->weight_left);
+
+	/* No more than all its active vCPUs could use, and its part of what is to be made good. */
+	peak = sy_min(cd->active_vcpus, CREDIT_LIMIT) * credit_per_accounting(p) +
+	       credit_divide_up(ca->shortage * weight, ca->weight_total);
+	ca->cap_share = CREDIT_LIMIT;
+	if (d->settings.cap_percent) {
+		u64 cap = credit_divide_up(sy_min(d->settings.cap_percent, CREDIT_LIMIT) * credit_per_accounting(p), 100);
+
+		peak = sy_min(peak, cap);
+		ca->cap_share = credit_divide_up(cap, cd->active_vcpus);
+	}
+	fair = credit_divide_up(ca->credit_total * weight, ca->weight_total);
+	if (fair < peak) {
+		ca->below_peak = 1;
+	} else {
+		/* What it leaves goes to those still to come. */
+		ca->credit_total += credit_divide_up((fair - peak) * ca->weight_total, ca->weight_left);
+		ca->credit_total = sy_min(ca->credit_total, CREDIT_LIMIT);
+		if (ca->below_peak)
+			request |= SY_FIRST;
+		fair = peak;
+	}
+	ca->share = credit_divide_up(fair, cd->active_vcpus);
+	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus);
+	return request;
 }
 
 SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d, struct sy_vcpu *v)
 {
-	return 0;
+	struct credit_accounting *ca = credit_accounting(a);
+	struct credit_domain *cd = credit_domain(d);
+	struct credit_vcpu *cv = credit_vcpu(v);
+	s64 most = (s64)credit_per_accounting(p);
+	u32 request = 0;
+
+	if (!cv->active)
+		return 0;
+	cv->credits += (s64)ca->share;
+	if (cv->credits < 0) {
+		cv->priority = CREDIT_OVER;
+		if (d->settings.cap_percent && !cv->parked && cv->credits < -(s64)ca->cap_share) {
+			cv->parked = 1;
+			request = SY_PARK;
+		}
+		cv->credits = sy_smax(cv->credits, -most);
+	} else {
+		cv->priority = CREDIT_UNDER;
+		if (cv->parked) {
+			cv->parked = 0;
+			request = SY_UNPARK;
+		}
+		if (cv->credits > most) {
+			cv->active = 0;
+			credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
+			cv->credits = p->parameter[CREDIT_OVERFLOW] == CREDIT_OVERFLOW_HALF ?
+					      (s64)((u64)cv->credits / 2) :
+					      0;
+		}
+	}
+	ca->balance += cv->credits;
+	return request;
 }
 
 SY_FN void credit_account_end(const struct sy_policy *p, struct sy_accounting *a)
 {
+	struct credit_accounting *ca = credit_accounting(a);
+
+	if (ca->weight_total)
+		ca->accountings++;
 }
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter credit_parameters[] = { CREDIT_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description credit_description = {
-	"credit", "stub", { "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" },
-	CREDIT_PARAMETER_COUNT, credit_parameters
+	"credit", "Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals", { "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" }, CREDIT_PARAMETER_COUNT, credit_parameters
 };
 #endif
 

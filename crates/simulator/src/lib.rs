@@ -5,6 +5,7 @@ pub mod config;
 pub mod measure;
 mod simulation;
 pub mod units;
+mod validate;
 pub mod workload;
 
 pub use simulation::Simulation;

@@ -272,7 +272,10 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 
 /*
  * The vCPU has run for ran_ns since it was charged last, or started. Called at
- * every tick, timer and choice, and before a comparison; ran_ns may be 0.
+ * every tick, timer and choice, and before a comparison; ran_ns may be 0. For
+ * a queue of one pCPU also before another vCPU wakes in, joins or leaves that
+ * queue, whose virtual time must be of now. RESCHEDULE means nothing while the
+ * pCPU is choosing.
  */
 SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 ran_ns, u64 now)

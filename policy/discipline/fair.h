@@ -1,130 +1,819 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * fair
+ * fair: Linux's fair class, as `cfs` (2.6.38) and as `eevdf` (6.12).
+ *
+ * Mechanism. One queue per pCPU. Each vCPU has a virtual runtime that grows with the time it runs,
+ * the slower the greater its weight; who is fair has all of them equal.
+ *  - order `vruntime` (CFS): the least virtual runtime runs, for its part by weight of a latency
+ *    within which everybody who waits gets a turn. Who wakes stands at most half a latency behind
+ *    the least, and preempts if it is behind by more than a granularity.
+ *  - order `deadline` (EEVDF): lag is what a vCPU should have got less what it got: the weighted
+ *    average of the virtual runtimes less its own. Among those with lag >= 0 (eligible) the one
+ *    with the earliest deadline runs; a deadline is the virtual runtime at which the slice asked
+ *    for will be consumed. Lag survives sleep: neither sleep nor a short slice wins CPU time.
+ *
+ * Source: kernel/sched_fair.c of Linux 2.6.38, kernel/sched/fair.c and features.h of Linux 6.12;
+ * deadlines: I. Stoica and H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995.
+ *
+ * State. The queue has a virtual time: the least virtual runtime, never going back (CFS), or the
+ * weighted average (EEVDF), kept as an integer and a remainder:
+ *	sum of weight x (vruntime - virtual time) = remainder, 0 <= remainder < sum of weights,
+ * over those who run or wait there, so that eligible is just vruntime <= virtual time. Both sums
+ * change with every wake, block, move and charge, and nobody is walked over. Virtual times start at
+ * 2^62: they stay above 0, and pass 2^64 after decades.
+ *
+ * A domain is an entity, as a control group is. The hierarchy is flattened: a vCPU has the part of
+ * its domain's weight that its group's entity would have on its pCPU,
+ *	domain's weight / (1 + averaged number of the other vCPUs of the domain that are runnable),
+ * between the whole weight and weight / vcpus. The averages decay; a vCPU's weight follows when it
+ * wakes and when it is charged, which leaves its lag in CPU time as it was.
+ *
+ * Signals and knobs: reads the domain's weight, in order `deadline` its slice; caps by budget.h.
+ *
+ * Parameters that matter: latency and base slice (throughput against delay), both scaled by the
+ * number of pCPUs; the wake-up granularity; run to parity (whether a wake-up may cut a slice).
+ *
+ * Open readings
+ *  - No buddies (last, next, skip), no wake affinity, no cgroup above the domain, no start debit: a
+ *    new vCPU starts without lag.
+ *  - 2.6.38 averages a group's load over a window that is halved when full: here half-lives.
+ *  - A vCPU that sleeps with negative lag stays queued in 6.12 until its lag is used up. Here it
+ *    leaves, and on waking has what the queue's virtual time has not made up for meanwhile.
+ *  - In 6.12 a wake-up of a shorter slice ends the protection of who runs. Here protection does not
+ *    hold against a shorter slice, at any choice.
+ *  - Slices are enforced by the tick, as both kernels do by default (no HRTICK).
+ *  - Balance moves one vCPU at a time, by weight. Linux doubles the time between two balances while
+ *    nothing is out of balance: here it is fixed. A failed balance does not make hot vCPUs movable:
+ *    who waits cools within the migration cost.
+ *  - 6.12 searches work for a newly idle pCPU if that stays idle, on average, for longer than the
+ *    search has taken; the search is the host's: here always.
  */
 #ifndef STEELYARD_FAIR_H
 #define STEELYARD_FAIR_H
 
 #include "../vocabulary.h"
+#include "../budget.h"
 
+/* X(NAME, "name", "unit", min, max, "help", "source", cfs, eevdf) */
 #define FAIR_PARAMETERS(X) \
-	X(FAIR_SLICE_NS, "slice_ns", "ns", 1 * SY_US, 10 * SY_S, "longest run", "stub", 30 * SY_MS, 30 * SY_MS)
+	X(FAIR_ORDER, "order", "vruntime|deadline", 0, 1, "who runs first", \
+	  "6.6 replaced pick of the leftmost by pick_eevdf()", FAIR_BY_VRUNTIME, FAIR_BY_DEADLINE) \
+	X(FAIR_SCALING, "scaling", "none|logarithmic", 0, 1, \
+	  "whether latency, base slice and granularity grow by 1 + floor(log2(pCPUs, up to 8))", \
+	  "sysctl_sched_tunable_scaling, get_update_sysctl_factor()", 1, 1) \
+	X(FAIR_LATENCY_NS, "latency_ns", "ns", 100 * SY_US, SY_S, \
+	  "order vruntime: time within which everybody gets a turn", \
+	  "sysctl_sched_latency", 6 * SY_MS, 6 * SY_MS) \
+	X(FAIR_BASE_SLICE_NS, "base_slice_ns", "ns", 100 * SY_US, SY_S, \
+	  "least mean slice (order vruntime); slice of who asks for none (order deadline)", \
+	  "sysctl_sched_min_granularity, sysctl_sched_base_slice", 750 * SY_US, 700 * SY_US) \
+	X(FAIR_ASKED_SLICE_MIN_NS, "asked_slice_min_ns", "ns", SY_US, SY_S, \
+	  "order deadline: least slice that a domain may ask for", \
+	  "sched_setattr(): sched_runtime at least NSEC_PER_MSEC / 10", 100 * SY_US, 100 * SY_US) \
+	X(FAIR_ASKED_SLICE_MAX_NS, "asked_slice_max_ns", "ns", SY_US, SY_S, \
+	  "order deadline: greatest slice that a domain may ask for", \
+	  "sched_setattr(): sched_runtime at most NSEC_PER_MSEC * 100", 100 * SY_MS, 100 * SY_MS) \
+	X(FAIR_WAKEUP_GRANULARITY_NS, "wakeup_granularity_ns", "ns", 0, SY_S, \
+	  "order vruntime: run time by which who wakes must be behind to preempt", \
+	  "sysctl_sched_wakeup_granularity", SY_MS, SY_MS) \
+	X(FAIR_SLEEPER_CREDIT_PERCENT, "sleeper_credit_percent", "percent", 0, 100, \
+	  "order vruntime: part of a latency by which who wakes may be behind", \
+	  "GENTLE_FAIR_SLEEPERS", 50, 50) \
+	X(FAIR_RUN_TO_PARITY, "run_to_parity", "off|on", 0, 1, \
+	  "order deadline: who runs and is eligible keeps the pCPU until its slice is consumed", \
+	  "RUN_TO_PARITY", 0, 1) \
+	X(FAIR_PREEMPT_SHORT, "preempt_short", "off|on", 0, 1, \
+	  "order deadline: a shorter slice preempts nevertheless", "PREEMPT_SHORT", 0, 1) \
+	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
+	  "order deadline: negative lag is made up for during sleep", \
+	  "DELAY_DEQUEUE, DELAY_ZERO", 0, 1) \
+	X(FAIR_LOAD_HALF_LIFE_NS, "load_half_life_ns", "ns", SY_US, 10 * SY_S, \
+	  "time in which the average of a domain's runnable vCPUs forgets half", \
+	  "sysctl_sched_shares_window 10 ms, halved when full; PELT: y^32 = 1/2", 5 * SY_MS, 32 * SY_MS) \
+	X(FAIR_CAP_PERIOD_NS, "cap_period_ns", "ns", 0, BUDGET_PERIOD_MAX_NS, \
+	  "time for which a cap's budget is given; 0: no caps", \
+	  "CONFIG_CFS_BANDWIDTH from 3.2, default_cfs_period(), cpu.max", 0, 100 * SY_MS) \
+	X(FAIR_TICK_NS, "tick_ns", "ns", 100 * SY_US, SY_S, "time between ticks", \
+	  "CONFIG_HZ=250", 4 * SY_MS, 4 * SY_MS) \
+	X(FAIR_MIGRATION_COST_NS, "migration_cost_ns", "ns", 0, SY_S, \
+	  "who ran so short a time ago is left where its cache is", \
+	  "sysctl_sched_migration_cost, task_hot()", 500 * SY_US, 500 * SY_US) \
+	X(FAIR_NEWIDLE_LEAST_NS, "newidle_least_ns", "ns", 0, SY_S, \
+	  "a newly idle pCPU looks for work if it is idle for so long on average", \
+	  "idle_balance(): avg_idle against sysctl_sched_migration_cost", 500 * SY_US, 0) \
+	X(FAIR_BALANCE_INTERVAL_NS, "balance_interval_ns", "ns", SY_US, SY_S, \
+	  "time between two balances towards idle pCPUs, per pCPU of the host", \
+	  "2.6.38: sched domain's max_interval, 4 ms, taken for 8 pCPUs; 6.12: min_interval, 1 ms per CPU", \
+	  500 * SY_US, SY_MS) \
+	X(FAIR_BALANCE_INTERVAL_MAX_NS, "balance_interval_max_ns", "ns", SY_US, 10 * SY_S, \
+	  "most time between two balances towards idle pCPUs", "reading", 64 * SY_MS, 64 * SY_MS) \
+	X(FAIR_BUSY_FACTOR, "busy_factor", "times", 1, 1024, \
+	  "between busy pCPUs balance is so much rarer", "sched domain's busy_factor", 64, 16) \
+	X(FAIR_IMBALANCE_PERCENT, "imbalance_percent", "percent", 100, 1000, \
+	  "load of a queue, relative to another's, above which vCPUs are moved to that", \
+	  "sched domain's imbalance_pct", 125, 117)
+
+enum fair_order {
+	FAIR_BY_VRUNTIME,
+	FAIR_BY_DEADLINE
+};
 
 enum fair_parameter { FAIR_PARAMETERS(SY_PARAMETER_INDEX) FAIR_PARAMETER_COUNT };
 _Static_assert((int)FAIR_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit");
 
+/* Parts of one in an average. */
+#define FAIR_ONE (1ULL << 20)
+/* Weights are x 1024, for precision. At the unit, virtual time passes as real time. */
+#define FAIR_WEIGHT_SCALE 1024ULL
+#define FAIR_WEIGHT_UNIT (SY_WEIGHT_DEFAULT * FAIR_WEIGHT_SCALE)
+/* Longest run, 4.8 hours, that is charged at once: x FAIR_WEIGHT_UNIT it fits a signed 64 bits. */
+#define FAIR_RUN_MAX_NS (1ULL << 44)
+#define FAIR_VRUNTIME_START (1ULL << 62)
+#define FAIR_NOBODY (~0ULL)
+
+/* A decaying average, in parts of FAIR_ONE. */
+struct fair_average {
+	u64 value;
+	u64 updated_ns;
+};
+
+enum fair_place {
+	FAIR_ASLEEP, /* blocked or parked: in nobody's sums */
+	FAIR_MOVING, /* between two queues */
+	FAIR_QUEUED /* runs or waits: in the sums of its queue */
+};
+
+struct fair_vcpu {
+	u64 vruntime;
+	u64 deadline; /* between two queues: relative to vruntime */
+	s64 lag; /* unless queued: virtual time of the queue less vruntime, when it left */
+	u64 weight; /* of its part of the domain, at least 1 */
+	u64 slice_ns; /* order deadline: asked for */
+	u64 ran_ns; /* since it was chosen */
+	u64 last_ran_ns;
+	u32 place; /* enum fair_place */
+	u32 protected; /* 1: run to parity: chosen, slice not consumed */
+	struct fair_average runnable;
+	struct budget_grant grant;
+};
+
+struct fair_domain {
+	u64 runnable_vcpus;
+	struct fair_average runnable;
+	struct budget budget;
+};
+
+struct fair_queue {
+	u64 vruntime; /* the queue's virtual time */
+	u64 remainder;
+	u64 weight; /* sum over who runs or waits */
+	u64 least_waiting; /* order vruntime: least of those that wait, or a bit less; or FAIR_NOBODY */
+	u64 scale; /* of the times that grow with the number of pCPUs */
+	u64 balance_interval_ns;
+	u64 pushed_ns; /* last balance towards idle pCPUs */
+	u64 balanced_ns; /* last balance between busy pCPUs */
+};
+
+struct fair_pcpu {
+	u64 idle_since_ns; /* 0: not idle */
+	u64 idle_missing_ns; /* average idle time, as what it lacks to the most that is counted */
+};
+
+_Static_assert(sizeof(struct fair_vcpu) <= sizeof(((struct sy_vcpu *)0)->state), "vcpu fits");
+_Static_assert(sizeof(struct fair_domain) <= sizeof(((struct sy_domain *)0)->state), "domain fits");
+_Static_assert(sizeof(struct fair_queue) <= sizeof(((struct sy_queue *)0)->state), "queue fits");
+_Static_assert(sizeof(struct fair_pcpu) <= sizeof(((struct sy_pcpu *)0)->state), "pcpu fits");
+
+static inline struct fair_vcpu *fair_vcpu(struct sy_vcpu *v)
+{
+	return (struct fair_vcpu *)v->state;
+}
+
+static inline const struct fair_vcpu *fair_vcpu_const(const struct sy_vcpu *v)
+{
+	return (const struct fair_vcpu *)v->state;
+}
+
+static inline struct fair_domain *fair_domain(struct sy_domain *d)
+{
+	return (struct fair_domain *)d->state;
+}
+
+static inline struct fair_queue *fair_queue(struct sy_queue *q)
+{
+	return (struct fair_queue *)q->state;
+}
+
+static inline const struct fair_queue *fair_queue_const(const struct sy_queue *q)
+{
+	return (const struct fair_queue *)q->state;
+}
+
+static inline bool fair_by_deadline(const struct sy_policy *p)
+{
+	return p->parameter[FAIR_ORDER] == FAIR_BY_DEADLINE;
+}
+
+/* ---- Arithmetic ---- */
+
+/* Virtual time in which a vCPU of this weight runs for ns. */
+static inline u64 fair_virtual(u64 ns, u64 weight)
+{
+	return sy_min(ns, FAIR_RUN_MAX_NS) * FAIR_WEIGHT_UNIT / sy_max(weight, 1);
+}
+
+/* value x multiplier / divisor, towards 0 */
+static inline s64 fair_scaled(s64 value, u64 multiplier, u64 divisor)
+{
+	if (value < 0)
+		return (s64)(0 - sy_divide((0 - (u64)value) * multiplier, divisor));
+	return (s64)sy_divide((u64)value * multiplier, divisor);
+}
+
+static inline s64 fair_difference(u64 a, u64 b)
+{
+	return (s64)(a - b);
+}
+
+/* A time that grows with the number of pCPUs. */
+static inline u64 fair_grown(const struct sy_policy *p, const struct fair_queue *f, u64 parameter)
+{
+	return sy_min(p->parameter[parameter], FAIR_RUN_MAX_NS) * f->scale;
+}
+
+/*
+ * Moves the average on to now, given the value that it tended to. Part kept after x half-lives, x
+ * in 0..1: 2^-x within 0.6 %, by the parabola with the right ends and slope at 0.
+ */
+static inline void fair_average(struct fair_average *a, u64 runnable, u64 half_life_ns, u64 now)
+{
+	u64 target = sy_min(runnable, 1ULL << 16) * FAIR_ONE;
+	u64 elapsed_ns = now > a->updated_ns ? sy_min(now - a->updated_ns, 1ULL << 43) : 0;
+	u64 half_lives = elapsed_ns * FAIR_ONE / sy_clamp(half_life_ns, 1, 1ULL << 43);
+	u64 x = half_lives % FAIR_ONE;
+	u64 keep = FAIR_ONE - x * (726817 - 202529 * x / FAIR_ONE) / FAIR_ONE;
+
+	keep = half_lives / FAIR_ONE < 20 ? keep >> half_lives / FAIR_ONE : 0;
+	if (a->value > target)
+		a->value = target + (a->value - target) * keep / FAIR_ONE;
+	else
+		a->value = target - (target - a->value) * keep / FAIR_ONE;
+	a->updated_ns = now;
+}
+
+/* ---- The queue's sums ---- */
+
+/* Restores 0 <= remainder < weight; the virtual time becomes the average, rounded down. */
+static inline void fair_settle(struct fair_queue *f)
+{
+	u64 steps;
+
+	if (!f->weight) {
+		f->remainder = 0;
+	} else if ((s64)f->remainder < 0) {
+		steps = (0 - f->remainder - 1) / f->weight + 1;
+		f->vruntime -= steps;
+		f->remainder += steps * f->weight;
+	} else if (f->remainder >= f->weight) {
+		steps = f->remainder / f->weight;
+		f->vruntime += steps;
+		f->remainder -= steps * f->weight;
+	}
+}
+
+static inline void fair_add(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
+{
+	f->weight += s->weight;
+	if (fair_by_deadline(p)) {
+		f->remainder += s->weight * (s->vruntime - f->vruntime);
+		fair_settle(f);
+	}
+	s->place = FAIR_QUEUED;
+}
+
+static inline void fair_remove(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
+{
+	f->weight -= s->weight;
+	if (fair_by_deadline(p)) {
+		f->remainder -= s->weight * (s->vruntime - f->vruntime);
+		fair_settle(f);
+	}
+}
+
+/* Order vruntime: the least of who runs (or FAIR_NOBODY) and who waits, never going back. */
+static inline void fair_advance(struct fair_queue *f, const struct sy_queue *q, u64 running)
+{
+	u64 least;
+
+	if (!q->queued)
+		f->least_waiting = FAIR_NOBODY;
+	least = sy_min(running, f->least_waiting);
+	if (least != FAIR_NOBODY)
+		f->vruntime = sy_max(f->vruntime, least);
+}
+
+/* ---- A vCPU's weight, slice and lag ---- */
+
+/* Moves the averages on and gives what part of the domain's weight is this vCPU's. */
+static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s,
+			      u64 now)
+{
+	struct fair_domain *fd = fair_domain(d);
+	u64 half_life_ns = p->parameter[FAIR_LOAD_HALF_LIFE_NS];
+	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX) * FAIR_WEIGHT_SCALE;
+	u64 others;
+
+	if (d->vcpus < 2)
+		return weight;
+	fair_average(&fd->runnable, fd->runnable_vcpus, half_life_ns, now);
+	fair_average(&s->runnable, s->place != FAIR_ASLEEP, half_life_ns, now);
+	others = fd->runnable.value > s->runnable.value ? fd->runnable.value - s->runnable.value : 0;
+	others = sy_min(others, (sy_min(d->vcpus, 1ULL << 16) - 1) * FAIR_ONE);
+	return sy_max(weight * FAIR_ONE / (FAIR_ONE + others), 1);
+}
+
+/* Order deadline: the slice that the domain asks for, or else the base slice. */
+static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fair_queue *f,
+				      const struct sy_domain *d)
+{
+	if (!d->slice_ns)
+		return fair_grown(p, f, FAIR_BASE_SLICE_NS);
+	return sy_clamp(d->slice_ns, p->parameter[FAIR_ASKED_SLICE_MIN_NS],
+			p->parameter[FAIR_ASKED_SLICE_MAX_NS]);
+}
+
+/* What a vCPU takes along when it leaves the sums. */
+static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f,
+			   const struct fair_vcpu *s)
+{
+	s64 lag = fair_difference(f->vruntime, s->vruntime);
+	s64 limit;
+
+	if (!fair_by_deadline(p))
+		return lag;
+	limit = (s64)fair_virtual(sy_max(2 * s->slice_ns, p->parameter[FAIR_TICK_NS]), s->weight);
+	return sy_smin(sy_smax(lag, -limit), limit);
+}
+
+/* What is left of a sleeper's lag. */
+static inline s64 fair_sleepers_lag(const struct sy_policy *p, const struct fair_queue *f,
+				    const struct fair_vcpu *s)
+{
+	if (!fair_by_deadline(p))
+		return fair_difference(f->vruntime, s->vruntime);
+	if (s->lag < 0 && p->parameter[FAIR_DELAY_DEQUEUE])
+		return sy_smin(sy_smax(s->lag, fair_difference(f->vruntime, s->vruntime)), 0);
+	return s->lag;
+}
+
+/*
+ * Order deadline: the virtual runtime at which a vCPU that is added has this lag. Adding it moves
+ * the average towards it, by weight / (sum + weight); hence lag x (sum + weight) / sum before that.
+ * An empty queue has no lag.
+ */
+static inline u64 fair_vruntime_with_lag(const struct fair_queue *f, const struct fair_vcpu *s,
+					 s64 lag)
+{
+	if (!f->weight)
+		return f->vruntime;
+	return f->vruntime - (u64)lag - (u64)fair_scaled(lag, s->weight, f->weight);
+}
+
+/* A queued vCPU's weight follows the domain. Order vruntime keeps that, deadline the lag in CPU time. */
+static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
+				struct fair_vcpu *s, u64 weight)
+{
+	u64 vtime = f->vruntime;
+
+	if (weight == s->weight)
+		return;
+	fair_remove(p, f, s);
+	if (fair_by_deadline(p)) {
+		s64 until_deadline = fair_difference(s->deadline, s->vruntime);
+
+		s->vruntime = vtime - (u64)fair_scaled(fair_difference(vtime, s->vruntime),
+						       s->weight, weight);
+		s->deadline = s->vruntime + (u64)fair_scaled(until_deadline, s->weight, weight);
+	}
+	s->weight = weight;
+	fair_add(p, f, s);
+}
+
+static inline void fair_renew_deadline(const struct sy_policy *p, const struct fair_queue *f,
+				       const struct sy_domain *d, struct fair_vcpu *s)
+{
+	s->slice_ns = fair_asked_slice_ns(p, f, d);
+	s->deadline = s->vruntime + fair_virtual(s->slice_ns, s->weight);
+	s->protected = 0;
+}
+
+/* ---- Into the queue's sums and out of them ---- */
+
+/* It wakes, or is parked no more. */
+static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, struct sy_domain *d,
+			      struct fair_vcpu *s, u64 now)
+{
+	u64 credit_ns = fair_grown(p, f, FAIR_LATENCY_NS) / 100 *
+			sy_min(p->parameter[FAIR_SLEEPER_CREDIT_PERCENT], 100);
+	u64 weight = fair_weight(p, d, s, now);
+	s64 lag = fair_sleepers_lag(p, f, s);
+
+	if (fair_by_deadline(p)) {
+		lag = fair_scaled(lag, s->weight, weight);
+		s->weight = weight;
+		s->vruntime = fair_vruntime_with_lag(f, s, lag);
+		fair_renew_deadline(p, f, d, s);
+	} else {
+		s->weight = weight;
+		s->vruntime = f->vruntime - (u64)sy_smin(lag, (s64)credit_ns);
+	}
+	fair_domain(d)->runnable_vcpus++;
+	fair_add(p, f, s);
+}
+
+/* It blocks or is parked. */
+static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			     struct fair_vcpu *s, u64 now)
+{
+	struct fair_queue *f = fair_queue(q);
+
+	fair_weight(p, d, s, now); /* the averages, before what they tend to changes */
+	s->lag = fair_lag(p, f, s);
+	fair_remove(p, f, s);
+	if (!fair_by_deadline(p))
+		fair_advance(f, q, FAIR_NOBODY);
+	fair_domain(d)->runnable_vcpus--;
+	s->place = FAIR_ASLEEP;
+}
+
+/* ---- Shape, creation and membership ---- */
+
 SY_FN u64 fair_tick_ns(const struct sy_policy *p)
 {
-	return 10 * SY_MS;
+	return p->parameter[FAIR_TICK_NS];
 }
 
 SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
 {
+	struct fair_queue *f = fair_queue(q);
+
+	f->vruntime = FAIR_VRUNTIME_START;
+	f->least_waiting = FAIR_NOBODY;
+	f->scale = 1;
+	if (p->parameter[FAIR_SCALING])
+		f->scale += (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8);
+	f->balance_interval_ns = sy_min(p->parameter[FAIR_BALANCE_INTERVAL_NS], FAIR_RUN_MAX_NS) *
+				 sy_clamp(pcpus, 1, 1ULL << 16);
+	f->balance_interval_ns = sy_min(f->balance_interval_ns,
+					p->parameter[FAIR_BALANCE_INTERVAL_MAX_NS]);
 }
 
 SY_FN void fair_domain_init(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
+	struct fair_domain *fd = fair_domain(d);
+
+	fd->runnable_vcpus = 0;
+	fd->runnable.value = 0;
+	fd->runnable.updated_ns = now;
+	budget_init(&fd->budget, d, p->parameter[FAIR_CAP_PERIOD_NS], now);
 }
 
-SY_FN void fair_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN void fair_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v,
+			  u64 now)
 {
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	s->place = FAIR_ASLEEP;
+	s->runnable.updated_ns = now;
+	s->weight = fair_weight(p, d, s, now);
 }
 
-SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 now)
 {
+	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	if (s->place != FAIR_MOVING || !fair_by_deadline(p)) {
+		s->vruntime = f->vruntime - (u64)s->lag;
+	} else {
+		s->vruntime = fair_vruntime_with_lag(f, s, s->lag);
+		s->deadline += s->vruntime;
+	}
+	if (s->place == FAIR_MOVING) {
+		fair_add(p, f, s);
+		budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+	}
 	return 0;
 }
 
-SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
 {
-	return 0;
+	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	if (s->place != FAIR_QUEUED) {
+		s->lag = fair_sleepers_lag(p, f, s);
+		return 0;
+	}
+	s->lag = fair_lag(p, f, s);
+	s->deadline -= s->vruntime;
+	fair_remove(p, f, s);
+	s->place = FAIR_MOVING;
+	return budget_block(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS],
+			    now);
 }
 
-SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+/* ---- What vCPUs do ---- */
+
+SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 now)
 {
-	return 0;
+	struct fair_vcpu *s = fair_vcpu(v);
+	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
+				  p->parameter[FAIR_CAP_PERIOD_NS], now);
+
+	if (s->place == FAIR_ASLEEP && !(request & SY_PARK))
+		fair_enter(p, fair_queue(q), d, s, now);
+	return request;
 }
 
 SY_FN u32 fair_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_ONE_IDLE, 0, 0);
+	return SY_STEPS_PLACE |
+	       SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_END);
 }
 
-SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
 {
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	if (s->place == FAIR_QUEUED)
+		fair_exit(p, q, d, s, now);
+	return budget_block(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS],
+			    now);
+}
+
+/* CFS only charges and chooses again; in EEVDF the deadline moves by a slice. */
+SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
+{
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	s->deadline += fair_virtual(s->slice_ns, s->weight);
+	s->protected = 0;
 	return 0;
 }
 
-SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		      struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
-	return 0;
-}
+	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+	u64 ran_virtual = fair_virtual(ran_ns, s->weight);
+	u32 request = 0;
 
-SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 ran_ns, u64 now)
-{
-	return 0;
+	if (s->place != FAIR_QUEUED)
+		return 0;
+	s->vruntime += ran_virtual;
+	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
+	s->last_ran_ns = now;
+	if (fair_by_deadline(p)) {
+		f->remainder += s->weight * ran_virtual;
+		fair_settle(f);
+	} else {
+		fair_advance(f, q, s->vruntime);
+	}
+	fair_reweigh(p, f, s, fair_weight(p, d, s, now));
+
+	if (fair_by_deadline(p)) {
+		bool consumed = s->vruntime >= s->deadline;
+
+		if (consumed)
+			fair_renew_deadline(p, f, d, s);
+		if (q->queued && (consumed || (p->parameter[FAIR_PREEMPT_SHORT] && !s->protected &&
+					       s->vruntime > f->vruntime)))
+			request |= SY_RESCHEDULE;
+	}
+	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d,
+				 p->parameter[FAIR_CAP_PERIOD_NS], ran_ns, now);
+	if (request & SY_PARK)
+		fair_exit(p, q, d, s, now);
+	return request;
 }
 
 SY_FN u32 fair_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
-	return 0;
+	return budget_domain_timer(&fair_domain(d)->budget, d, p->parameter[FAIR_CAP_PERIOD_NS], now);
 }
 
-SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+/* ---- Who is next, for how long ---- */
+
+SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		   struct sy_vcpu *v, u64 now)
 {
-	return now;
+	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+	if (s->place == FAIR_ASLEEP)
+		fair_enter(p, f, d, s, now);
+	if (fair_by_deadline(p))
+		return s->deadline;
+	f->least_waiting = sy_min(f->least_waiting, s->vruntime);
+	return s->vruntime;
 }
 
-SY_FN s64 fair_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
+/* Whether a waiting vCPU is chosen rather than the one that runs. */
+static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queue *q,
+				 const struct fair_vcpu *waiting, const struct fair_vcpu *running)
 {
-	return 0;
+	u64 vtime = fair_queue_const(q)->vruntime;
+	bool shorter = p->parameter[FAIR_PREEMPT_SHORT] && waiting->slice_ns < running->slice_ns;
+
+	if (!fair_by_deadline(p))
+		return waiting->vruntime <= running->vruntime;
+	if (waiting->vruntime > vtime)
+		return false;
+	if (running->vruntime > vtime)
+		return true;
+	return waiting->deadline < running->deadline && (shorter || !running->protected);
 }
 
-SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_vcpu *candidate, u64 now)
+/* Order vruntime: in virtual ns, of the one that woke; order deadline: 1 or 0. */
+SY_FN s64 fair_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		    const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
-	return SY_TAKE;
+	const struct fair_vcpu *woken = fair_vcpu_const(v);
+	const struct fair_vcpu *current = fair_vcpu_const(running);
+	u64 granularity_ns = fair_grown(p, fair_queue_const(q), FAIR_WAKEUP_GRANULARITY_NS);
+	s64 granularity = (s64)fair_virtual(granularity_ns, woken->weight);
+	s64 behind = fair_difference(current->vruntime, woken->vruntime);
+
+	if (fair_by_deadline(p))
+		return fair_precedes(p, q, woken, current);
+	return behind > 0 ? behind - granularity : 0;
 }
 
-SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best, u64 now)
+SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_queue *q,
+				    const struct sy_pcpu *c, const struct sy_vcpu *best,
+				    const struct sy_vcpu *candidate, u64 now)
 {
-	return !best;
+	const struct fair_vcpu *waiting = fair_vcpu_const(candidate);
+	u64 vtime = fair_queue_const(q)->vruntime;
+
+	if (fair_by_deadline(p) && waiting->vruntime > vtime)
+		return SY_SKIP;
+	if (!best || fair_precedes(p, q, waiting, fair_vcpu_const(best)))
+		return SY_TAKE;
+	/* A shorter slice further on may still precede. */
+	if (fair_by_deadline(p) && waiting->deadline < fair_vcpu_const(best)->deadline &&
+	    p->parameter[FAIR_PREEMPT_SHORT])
+		return SY_SKIP;
+	return SY_STOP;
 }
 
-SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_queue *from, const struct sy_vcpu *candidate, u64 now)
+/* The most that is counted of an idle time is twice what decides. */
+static inline u64 fair_newidle_least_ns(const struct sy_policy *p)
 {
-	return best ? SY_STOP : SY_TAKE;
+	return sy_min(p->parameter[FAIR_NEWIDLE_LEAST_NS], FAIR_RUN_MAX_NS);
 }
 
-SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c, struct sy_vcpu *v, u64 now)
+SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
+			     const struct sy_vcpu *best, u64 now)
 {
+	struct fair_pcpu *fc = (struct fair_pcpu *)c->state;
+
+	if (best)
+		return false;
+	if (!fc->idle_since_ns)
+		fc->idle_since_ns = now;
+	return fc->idle_missing_ns <= fair_newidle_least_ns(p) ||
+	       now - fc->idle_since_ns >= fair_newidle_least_ns(p);
 }
 
-SY_FN u64 fair_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+/* Ran so short a time ago that its cache is worth more than a pCPU now. */
+static inline bool fair_hot(const struct sy_policy *p, const struct fair_vcpu *s, u64 now)
 {
-	return p->parameter[FAIR_SLICE_NS];
+	return s->last_ran_ns && now - s->last_ran_ns < p->parameter[FAIR_MIGRATION_COST_NS];
 }
 
-SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c,
+				 const struct sy_vcpu *best, const struct sy_queue *from,
+				 const struct sy_vcpu *candidate, u64 now)
 {
-	return 0;
+	if (best)
+		return SY_STOP;
+	return fair_hot(p, fair_vcpu_const(candidate), now) ? SY_SKIP : SY_TAKE;
+}
+
+SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+		      struct sy_vcpu *v, u64 now)
+{
+	struct fair_vcpu *s = fair_vcpu(v);
+	struct fair_pcpu *fc = (struct fair_pcpu *)c->state;
+
+	s->ran_ns = 0;
+	s->last_ran_ns = now;
+	s->protected = p->parameter[FAIR_RUN_TO_PARITY] != 0;
+
+	/* An idle time that a steal ended at once is none. The average forgets an eighth each time. */
+	if (fc->idle_since_ns && now > fc->idle_since_ns) {
+		u64 most_ns = 2 * fair_newidle_least_ns(p);
+		u64 missing_ns = most_ns - sy_min(now - fc->idle_since_ns, most_ns);
+
+		fc->idle_missing_ns = missing_ns ? fc->idle_missing_ns / 8 * 7 + missing_ns / 8 : 0;
+	}
+	fc->idle_since_ns = 0;
+}
+
+/* The tick ends slices. Here the queue learns who is next. */
+SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
+		     const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next,
+		     u64 now)
+{
+	fair_queue(q)->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
+	return budget_slice(&fair_vcpu_const(v)->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+}
+
+/* ---- Time that passes ---- */
+
+/* Order vruntime: its part by weight of the time in which everybody gets a turn. */
+static inline u64 fair_turn_ns(const struct sy_policy *p, const struct sy_queue *q,
+			       const struct fair_vcpu *s)
+{
+	const struct fair_queue *f = fair_queue_const(q);
+	u64 round_ns = sy_max(fair_grown(p, f, FAIR_LATENCY_NS),
+			      fair_grown(p, f, FAIR_BASE_SLICE_NS) * ((u64)q->queued + 1));
+
+	return sy_divide(sy_min(round_ns, 1ULL << 37) * sy_min(s->weight, 1ULL << 26), f->weight);
+}
+
+SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+		    struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+	u32 request = 0;
+
+	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
+					    sy_clamp(p->parameter[FAIR_BUSY_FACTOR], 1, 1024)) {
+		f->balanced_ns = now;
+		f->pushed_ns = now;
+		request |= SY_BALANCE;
+	} else if (q->queued && now - f->pushed_ns >= f->balance_interval_ns) {
+		f->pushed_ns = now;
+		request |= SY_BALANCE;
+	}
+	if (q->queued && !fair_by_deadline(p)) {
+		u64 turn_ns = fair_turn_ns(p, q, s);
+		u64 ahead = s->vruntime > f->least_waiting ? s->vruntime - f->least_waiting : 0;
+
+		if (s->ran_ns > turn_ns ||
+		    (s->ran_ns >= fair_grown(p, f, FAIR_BASE_SLICE_NS) && ahead > turn_ns)) {
+			s->ran_ns = 0;
+			request |= SY_RESCHEDULE;
+		}
+	}
+	return request;
 }
 
 SY_FN u64 fair_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 {
-	return 0;
+	return fair_queue(q)->weight;
 }
 
-SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *from, const struct sy_queue *to, const struct sy_domain *d, const struct sy_vcpu *v, u64 now)
+/* By how much it evens the loads; at least 1 if it makes them no more uneven. */
+SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *from,
+			    const struct sy_queue *to, const struct sy_domain *d,
+			    const struct sy_vcpu *v, u64 now)
 {
-	return 0;
+	const struct fair_queue *f = fair_queue_const(from);
+	const struct fair_queue *t = fair_queue_const(to);
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+	u64 from_load = sy_min(f->weight, FAIR_RUN_MAX_NS);
+	u64 to_load = sy_min(t->weight, FAIR_RUN_MAX_NS);
+	s64 difference = fair_difference(from_load, to_load);
+	s64 after = difference - 2 * (s64)sy_min(s->weight, SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
+	u64 recent_ns = p->parameter[FAIR_TICK_NS];
+
+	if (fair_hot(p, s, now))
+		return 0;
+	if (from_load * 100 <= to_load * sy_min(p->parameter[FAIR_IMBALANCE_PERCENT], 1000))
+		return 0;
+	/* Between busy pCPUs only when either's turn has come, at this tick. */
+	if (to_load && now - f->balanced_ns >= recent_ns && now - t->balanced_ns >= recent_ns)
+		return 0;
+	return difference - (after < 0 ? -after : after) + 1;
 }
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter fair_parameters[] = { FAIR_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description fair_description = {
-	"fair", "stub", { "cfs", "eevdf" },
-	FAIR_PARAMETER_COUNT, fair_parameters
+	"fair", "Linux's fair class: virtual run time by weight, a domain as a control group", { "cfs", "eevdf" }, FAIR_PARAMETER_COUNT, fair_parameters
 };
 #endif
 

@@ -37,8 +37,9 @@
  *  - No buddies (last, next, skip), no wake affinity, no cgroup above the domain, no start debit: a
  *    new vCPU starts without lag.
  *  - 2.6.38 averages a group's load over a window that is halved when full: here half-lives.
- *  - A vCPU that sleeps with negative lag stays queued in 6.12 until its lag is used up. Here it
- *    leaves, and on waking has what the queue's virtual time has not made up for meanwhile.
+ *  - A vCPU that sleeps with negative lag stays in the sums in 6.12 until its lag is made up for.
+ *    Here it leaves them, and keeps its virtual runtime while the queue's virtual time catches up.
+ *    Whoever wakes asks for a new slice, also where 6.12 would let it finish the old one.
  *  - In 6.12 a wake-up of a shorter slice ends the protection of who runs. Here protection does not
  *    hold against a shorter slice, at any choice.
  *  - Slices are enforced by the tick, as both kernels do by default (no HRTICK).
@@ -144,9 +145,9 @@ enum fair_place {
 };
 
 struct fair_vcpu {
-	u64 vruntime;
+	u64 vruntime; /* in no queue: relative to the virtual time of the one that it left */
 	u64 deadline; /* between two queues: relative to vruntime */
-	s64 lag; /* unless queued: virtual time of the queue less vruntime, when it left */
+	s64 lag; /* order deadline, unless queued: virtual time less vruntime when it left the sums */
 	u64 weight; /* of its part of the domain, at least 1 */
 	u64 slice_ns; /* order deadline: asked for */
 	u64 ran_ns; /* since it was chosen */
@@ -342,28 +343,15 @@ static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fa
 			p->parameter[FAIR_ASKED_SLICE_MAX_NS]);
 }
 
-/* What a vCPU takes along when it leaves the sums. */
+/* Order deadline: what a vCPU takes along when it leaves the sums; two slices or a tick at most. */
 static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f,
 			   const struct fair_vcpu *s)
 {
 	s64 lag = fair_difference(f->vruntime, s->vruntime);
-	s64 limit;
+	u64 limit_ns = sy_max(2 * s->slice_ns, p->parameter[FAIR_TICK_NS]);
+	s64 limit = (s64)fair_virtual(limit_ns, s->weight);
 
-	if (!fair_by_deadline(p))
-		return lag;
-	limit = (s64)fair_virtual(sy_max(2 * s->slice_ns, p->parameter[FAIR_TICK_NS]), s->weight);
 	return sy_smin(sy_smax(lag, -limit), limit);
-}
-
-/* What is left of a sleeper's lag. */
-static inline s64 fair_sleepers_lag(const struct sy_policy *p, const struct fair_queue *f,
-				    const struct fair_vcpu *s)
-{
-	if (!fair_by_deadline(p))
-		return fair_difference(f->vruntime, s->vruntime);
-	if (s->lag < 0 && p->parameter[FAIR_DELAY_DEQUEUE])
-		return sy_smin(sy_smax(s->lag, fair_difference(f->vruntime, s->vruntime)), 0);
-	return s->lag;
 }
 
 /*
@@ -415,18 +403,20 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 {
 	u64 credit_ns = fair_grown(p, f, FAIR_LATENCY_NS) / 100 *
 			sy_min(p->parameter[FAIR_SLEEPER_CREDIT_PERCENT], 100);
-	u64 weight = fair_weight(p, d, s, now);
-	s64 lag = fair_sleepers_lag(p, f, s);
+	u64 weight_before = s->weight;
+	s64 lag;
 
-	if (fair_by_deadline(p)) {
-		lag = fair_scaled(lag, s->weight, weight);
-		s->weight = weight;
-		s->vruntime = fair_vruntime_with_lag(f, s, lag);
-		fair_renew_deadline(p, f, d, s);
+	s->weight = fair_weight(p, d, s, now);
+	if (!fair_by_deadline(p)) {
+		s->vruntime = sy_max(s->vruntime, f->vruntime - credit_ns);
+	} else if (s->lag < 0 && p->parameter[FAIR_DELAY_DEQUEUE]) {
+		lag = sy_smin(fair_difference(f->vruntime, s->vruntime), 0);
+		s->vruntime = f->vruntime - (u64)fair_scaled(lag, weight_before, s->weight);
 	} else {
-		s->weight = weight;
-		s->vruntime = f->vruntime - (u64)sy_smin(lag, (s64)credit_ns);
+		lag = fair_scaled(s->lag, weight_before, s->weight);
+		s->vruntime = fair_vruntime_with_lag(f, s, lag);
 	}
+	fair_renew_deadline(p, f, d, s);
 	fair_domain(d)->runnable_vcpus++;
 	fair_add(p, f, s);
 }
@@ -494,16 +484,15 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	if (s->place != FAIR_MOVING || !fair_by_deadline(p)) {
-		s->vruntime = f->vruntime - (u64)s->lag;
-	} else {
+	s->vruntime += f->vruntime;
+	if (s->place != FAIR_MOVING)
+		return 0;
+	if (fair_by_deadline(p)) {
 		s->vruntime = fair_vruntime_with_lag(f, s, s->lag);
 		s->deadline += s->vruntime;
 	}
-	if (s->place == FAIR_MOVING) {
-		fair_add(p, f, s);
-		budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
-	}
+	fair_add(p, f, s);
+	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
 	return 0;
 }
 
@@ -512,15 +501,15 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 {
 	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
+	u64 vtime = f->vruntime;
 
-	if (s->place != FAIR_QUEUED) {
-		s->lag = fair_sleepers_lag(p, f, s);
-		return 0;
+	if (s->place == FAIR_QUEUED) {
+		s->lag = fair_lag(p, f, s);
+		s->deadline -= s->vruntime;
+		fair_remove(p, f, s);
+		s->place = FAIR_MOVING;
 	}
-	s->lag = fair_lag(p, f, s);
-	s->deadline -= s->vruntime;
-	fair_remove(p, f, s);
-	s->place = FAIR_MOVING;
+	s->vruntime -= vtime;
 	return budget_block(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS],
 			    now);
 }

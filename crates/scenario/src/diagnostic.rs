@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The one error of every reader here: what is wrong, where it stands, and what would be right.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+/// Something that was given and cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// File that it stands in, or the option of the command line.
+    pub file: String,
+    /// Where in it; none if the file as a whole is meant.
+    pub place: Option<Place>,
+    /// What is wrong, with the offending text.
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+/// A piece of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// Number of the first character that is meant, from 1.
+    pub column: usize,
+    /// How many characters are meant.
+    pub width: usize,
+    /// The line.
+    pub text: String,
+}
+
+/// Lines are shown up to so many characters.
+const SHOWN: usize = 160;
+
+impl Diagnostic {
+    /// An error in a file as a whole.
+    pub fn of_file(file: impl Into<String>, message: impl Into<String>) -> Self {
+        Diagnostic { file: file.into(), place: None, message: message.into(), help: None }
+    }
+
+    /// The same with what would be right.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The same with all valid words as its help.
+    #[must_use]
+    pub fn with_known<'a>(self, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let known: Vec<_> = known.into_iter().map(|word| format!("`{word}`")).collect();
+        if known.is_empty() { self } else { self.with_help(format!("known: {}", known.join(", "))) }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.message)?;
+        match &self.place {
+            None => write!(formatter, "\n --> {}", self.file)?,
+            Some(Place { line, column, width, text }) => {
+                let margin = " ".repeat(line.to_string().len());
+                // Tabs and control characters would move the caret away or upset a terminal.
+                let shown: String = text
+                    .chars()
+                    .take(SHOWN)
+                    .map(|c| if c.is_control() { ' ' } else { c })
+                    .collect();
+                let indent = " ".repeat(column.saturating_sub(1));
+                let carets = "^".repeat((*width).clamp(1, SHOWN));
+                write!(formatter, "\n{margin}--> {}:{line}:{column}", self.file)?;
+                write!(formatter, "\n{margin} |\n{line} | {shown}")?;
+                if *column <= SHOWN {
+                    write!(formatter, "\n{margin} | {indent}{carets}")?;
+                }
+            }
+        }
+        match &self.help {
+            Some(help) => write!(formatter, "\n  help: {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// A text and where it came from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// File, or option of the command line.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+impl Source {
+    /// A text from somewhere.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Source { name: name.into(), text: text.into() }
+    }
+
+    /// An error about these bytes.
+    pub fn error(&self, bytes: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        let start = floor(&self.text, bytes.start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |end| start + end);
+        let end = floor(&self.text, bytes.end).clamp(start, line_end.max(start));
+        Diagnostic {
+            file: self.name.clone(),
+            place: Some(Place {
+                line: self.text[..start].matches('\n').count() + 1,
+                column: self.text[line_start..start].chars().count() + 1,
+                width: self.text[start..end].trim_end().chars().count().max(1),
+                text: self.text[line_start..line_end].trim_end().to_owned(),
+            }),
+            message: message.into(),
+            help: None,
+        }
+    }
+}
+
+/// The last boundary between characters that is not behind this byte.
+fn floor(text: &str, byte: usize) -> usize {
+    (0..=byte.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+/// Reads a whole file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {
+    std::fs::read(path).map_err(|error| {
+        Diagnostic::of_file(path.display().to_string(), format!("cannot be read: {error}"))
+    })
+}
+
+/// ", did you mean `weight`?" if a valid word is near, else nothing.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let nearest = known
+        .into_iter()
+        .map(|valid| (strsim::damerau_levenshtein(word, valid), valid))
+        .min()
+        // A third of the letters may differ, as in rustc.
+        .filter(|&(distance, valid)| distance <= word.len().max(valid.len()).max(3) / 3);
+    match nearest {
+        Some((_, valid)) => format!(", did you mean `{valid}`?"),
+        None => String::new(),
+    }
+}

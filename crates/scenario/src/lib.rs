@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What Steelyard reads: scenarios in TOML, recordings of Linux hosts, VM descriptions of libvirt
+//! and Xen. Everything becomes a scenario first ([`import`]), so that there is one way to
+//! [`Loaded`], which is ready to run; every error is a [`Diagnostic`] that shows where.
+
+mod diagnostic;
+mod document;
+mod file;
+mod import;
+mod load;
+mod recording;
+
+pub use diagnostic::{Diagnostic, Place, Source};
+pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
+pub use import::import;
+pub use load::{LabelledPolicy, Loaded, MAX_EVENTS, Options, load, load_text};

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From a file and the options of a command line to what can be simulated.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use steelyard_policy::{Policy, PolicyError, disciplines};
+use steelyard_simulator::config::{ConfigError, Setup};
+use steelyard_simulator::measure::Run;
+use steelyard_simulator::units::Nanoseconds;
+use steelyard_simulator::workload::Workload;
+
+use crate::diagnostic::{Diagnostic, Source, did_you_mean, read};
+use crate::document::{self, Setting};
+use crate::file::{PolicyEntry, Scenario};
+use crate::import;
+use crate::recording::Recording;
+
+/// What a command line asks for beside the file.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Policies (`--policy`) instead of the scenario's; none: the scenario's.
+    pub policies: Vec<String>,
+    /// Number of seeds (`--seeds`) instead of the scenario's.
+    pub seeds: Option<u32>,
+    /// Changes (`--set`), each KEY=VALUE. A key that begins with the name of a discipline sets a
+    /// parameter of all its policies, any other a setting of the scenario.
+    pub set: Vec<String>,
+}
+
+/// A policy and what results call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelledPolicy {
+    /// Unique in a scenario.
+    pub label: String,
+    /// The policy.
+    pub policy: Policy,
+}
+
+/// A scenario that is ready to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// Its name.
+    pub name: String,
+    /// What one can learn from it.
+    pub about: Option<String>,
+    /// Time to simulate.
+    pub length: Nanoseconds,
+    /// Runs of each policy, with the seeds 1, 2, ...
+    pub seeds: u32,
+    /// Host and domains.
+    pub setup: Setup,
+    /// Policies, at least one.
+    pub policies: Vec<LabelledPolicy>,
+    /// What the recorded kernel did, if the scenario replays a recording.
+    pub recorded: Option<Run>,
+}
+
+/// Simulating more events than this is refused.
+pub const MAX_EVENTS: u128 = 1_000_000_000_000;
+
+/// Domains in a scenario at most.
+const MAX_DOMAINS: u64 = 65_536;
+
+/// Reads a scenario, a recording or a VM description.
+///
+/// # Errors
+/// What cannot be read or simulated, and where it stands.
+pub fn load(path: &Path, options: &Options) -> Result<Loaded, Diagnostic> {
+    let mut recordings = Recordings::default();
+    let bytes = read(path)?;
+    let name = path.display().to_string();
+    let text = match import::Format::of(path, &bytes) {
+        import::Format::Scenario => utf8(&name, bytes)?,
+        format => import::scenario(path, format, bytes, &mut recordings)?,
+    };
+    load_scenario(&Source::new(name, text), path.parent(), options, &mut recordings)
+}
+
+/// Reads a scenario from its text; recordings in it are relative to the current directory.
+///
+/// # Errors
+/// As those of [`load`].
+pub fn load_text(name: &str, text: &str, options: &Options) -> Result<Loaded, Diagnostic> {
+    load_scenario(&Source::new(name, text), None, options, &mut Recordings::default())
+}
+
+pub(crate) fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes());
+        Source::new(name, text)
+            .error(valid..valid + 1, "this is no text: a byte that is not UTF-8")
+            .with_help(import::KNOWN_FORMATS)
+    })
+}
+
+/// Recordings that were read, by their path.
+pub(crate) type Recordings = BTreeMap<PathBuf, Arc<Recording>>;
+
+fn load_scenario(
+    source: &Source,
+    directory: Option<&Path>,
+    options: &Options,
+    recordings: &mut Recordings,
+) -> Result<Loaded, Diagnostic> {
+    let (for_policies, mut for_scenario): (Vec<_>, Vec<_>) = options
+        .set
+        .iter()
+        .map(|text| Setting::parse(text))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .partition(|setting| disciplines().iter().any(|known| known.name == setting.path[0]));
+    let scenario = document::apply(source, &mut for_scenario)?;
+    let place = |path: &[String], message: String| match for_scenario
+        .iter()
+        .rev()
+        .find(|setting| setting.covers(path))
+    {
+        Some(setting) => setting.value_error(message),
+        None => source.error(document::locate(source, path), message),
+    };
+
+    let (mut setup, entry_of) =
+        expand(&scenario).map_err(|ConfigError { path, problem }| place(&path, problem))?;
+    for (index, domain) in setup.domains.iter_mut().enumerate() {
+        for (number, task) in domain.task.iter_mut().enumerate() {
+            let Workload::Replay(replay) = &mut task.workload else { continue };
+            let path =
+                path_of(&["domain", &entry_of[index].to_string(), "task", &number.to_string()]);
+            let file = directory.unwrap_or(Path::new("")).join(&replay.recording);
+            let recording = match recordings.get(&file) {
+                Some(recording) => recording.clone(),
+                None => {
+                    let recording = Arc::new(import::recording(&file)?);
+                    recordings.insert(file, recording.clone());
+                    recording
+                }
+            };
+            let Some(process) = recording.process(replay.process) else {
+                let mut path = path;
+                path.extend(path_of(&["workload", "replay", "process"]));
+                let message =
+                    format!("there is no process {} in `{}`", replay.process, replay.recording);
+                return Err(place(&path, message));
+            };
+            replay.threads = process.replay.clone();
+        }
+    }
+    setup.validate().map_err(|ConfigError { mut path, problem }| {
+        // The file counts entries, not the domains that they stand for.
+        if let ("domain", Some(entry)) = (
+            path[0].as_str(),
+            path.get(1).and_then(|n| n.parse::<usize>().ok()).and_then(|n| entry_of.get(n)),
+        ) {
+            path[1] = entry.to_string();
+        }
+        place(&path, problem)
+    })?;
+
+    let policies = policies(&scenario, options, &for_policies, &place)?;
+    let seeds = options.seeds.unwrap_or(scenario.seeds);
+    if seeds == 0 {
+        return Err(match options.seeds {
+            Some(_) => Source::new("--seeds", "0").error(0..1, "at least one seed is needed"),
+            None => place(&path_of(&["seeds"]), "at least one seed is needed".to_owned()),
+        });
+    }
+    if scenario.length.0 == 0 {
+        return Err(place(&path_of(&["length"]), "nothing to simulate: `length` is 0".to_owned()));
+    }
+    let events = setup
+        .estimated_events(scenario.length)
+        .saturating_mul(u128::from(seeds))
+        .saturating_mul(policies.len() as u128);
+    if events > MAX_EVENTS {
+        let exponent = events.ilog10();
+        let message = format!(
+            "this asks for about {} x 10^{exponent} events in {} policies x {seeds} seeds: at most 10^12",
+            events / 10u128.pow(exponent),
+            policies.len()
+        );
+        return Err(place(&path_of(&["length"]), message).with_help("shorten `length`"));
+    }
+
+    let mut files: Vec<_> = recordings.values().collect();
+    let recorded = match (files.pop(), files.is_empty()) {
+        (Some(recording), true) => recording.measure(&setup),
+        _ => None,
+    };
+    Ok(Loaded {
+        name: scenario.name,
+        about: scenario.about,
+        length: scenario.length,
+        seeds,
+        setup,
+        policies,
+        recorded,
+    })
+}
+
+fn path_of(parts: &[&str]) -> Vec<String> {
+    parts.iter().map(|&part| part.to_owned()).collect()
+}
+
+/// The domains that the entries stand for, and the entry of each.
+fn expand(scenario: &Scenario) -> Result<(Setup, Vec<usize>), ConfigError> {
+    let mut total = 0;
+    for (index, entry) in scenario.domain.iter().enumerate() {
+        let count = entry.count.unwrap_or(1);
+        total += u64::from(count);
+        let problem = match (count, total) {
+            (0, _) => "`0` domains: at least 1".to_owned(),
+            (_, total) if total > MAX_DOMAINS => {
+                format!("`{count}`: this makes {total} domains, at most {MAX_DOMAINS} are possible")
+            }
+            _ => continue,
+        };
+        return Err(ConfigError {
+            path: path_of(&["domain", &index.to_string(), "count"]),
+            problem,
+        });
+    }
+    let mut setup = Setup { host: scenario.host.clone(), domains: vec![] };
+    let mut entry_of = vec![];
+    for (index, entry) in scenario.domain.iter().enumerate() {
+        setup.domains.extend(entry.domains());
+        entry_of.resize(setup.domains.len(), index);
+    }
+    Ok((setup, entry_of))
+}
+
+/// The policies that file and command line ask for, with labels that are unique.
+fn policies(
+    scenario: &Scenario,
+    options: &Options,
+    settings: &[Setting],
+    place: &dyn Fn(&[String], String) -> Diagnostic,
+) -> Result<Vec<LabelledPolicy>, Diagnostic> {
+    let plain =
+        |policy: &str| PolicyEntry { policy: policy.to_owned(), label: None, set: BTreeMap::new() };
+    let from_options: Vec<_> = options.policies.iter().map(|name| plain(name)).collect();
+    let all: Vec<_> = disciplines().iter().map(|known| plain(known.name)).collect();
+    let (entries, in_file) = match (from_options.is_empty(), scenario.policy.is_empty()) {
+        (false, _) => (&from_options, false),
+        (true, false) => (&scenario.policy, true),
+        (true, true) => (&all, false),
+    };
+    let mut result: Vec<LabelledPolicy> = vec![];
+    for (index, entry) in entries.iter().enumerate() {
+        let at = |keys: &[&str], message: String| {
+            if in_file {
+                let mut path = path_of(&["policy", &index.to_string()]);
+                path.extend(path_of(keys));
+                place(&path, message)
+            } else {
+                Source::new("--policy", &entry.policy).error(0..entry.policy.len(), message)
+            }
+        };
+        let mut policy = Policy::named(&entry.policy)
+            .map_err(|error| explain(&error, |m| at(&["policy"], m)))?;
+        for (name, value) in &entry.set {
+            policy
+                .set(name, &value.0)
+                .map_err(|error| explain(&error, |m| at(&["set", name], m)))?;
+        }
+        for setting in settings {
+            if setting.path[0] != policy.discipline().name {
+                continue;
+            }
+            let name = setting.path[1..].join(".");
+            policy.set(&name, &setting.value).map_err(|error| {
+                explain(&error, |message| match error {
+                    PolicyError::BadValue { .. } => setting.value_error(message),
+                    _ => setting.key_error(message),
+                })
+            })?;
+        }
+        let label = entry.label.clone().unwrap_or_else(|| policy.to_string());
+        if result.iter().any(|other| other.label == label) {
+            let message =
+                format!("`{label}` is there twice: give each policy a `label` of its own");
+            let key = if entry.label.is_some() { "label" } else { "policy" };
+            return Err(at(&[key], message));
+        }
+        result.push(LabelledPolicy { label, policy });
+    }
+    // A parameter of a discipline that is not there would silently do nothing.
+    for setting in settings {
+        let name = &setting.path[0];
+        if !result.iter().any(|item| item.policy.discipline().name == name) {
+            return Err(setting.key_error(format!("no policy here is of the discipline `{name}`")));
+        }
+    }
+    Ok(result)
+}
+
+fn explain(error: &PolicyError, at: impl Fn(String) -> Diagnostic) -> Diagnostic {
+    match error {
+        PolicyError::UnknownPolicy { name, known }
+        | PolicyError::UnknownVintage { name, known, .. }
+        | PolicyError::UnknownParameter { name, known, .. } => {
+            let nearest = did_you_mean(name, known.iter().copied());
+            at(format!("{error}{nearest}")).with_known(known.iter().copied())
+        }
+        PolicyError::BadValue { .. } => at(error.to_string()),
+    }
+}

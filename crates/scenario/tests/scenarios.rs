@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every scenario that is shipped loads.
+
+use std::path::Path;
+
+use steelyard_scenario::{Options, load, schema};
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+#[test]
+fn shipped_scenarios_load() {
+    let mut names = vec![];
+    for entry in std::fs::read_dir(root().join("scenarios")).unwrap() {
+        let path = entry.unwrap().path();
+        let loaded = load(&path, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(path.ends_with(format!("{}.toml", loaded.name)), "{path:?}");
+        names.push((loaded.name, loaded.setup.domains.len(), loaded.setup.host.pcpus()));
+    }
+    names.sort();
+    let expected = [("first-look", 8, 4), ("mcredit2-reference", 9, 8), ("scale", 2048, 1024)];
+    assert_eq!(names, expected.map(|(name, domains, pcpus)| (name.to_owned(), domains, pcpus)));
+}
+
+#[test]
+fn the_schema_in_docs_is_that_of_the_types() {
+    let path = root().join("docs/scenario.schema.json");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, schema()).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text == schema(), "run `UPDATE=1 cargo test -p steelyard-scenario`");
+}

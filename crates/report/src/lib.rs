@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What comes out of a comparison: `results.json` and `results.csv` (described in
+//! `docs/results.md`), a trace for Perfetto, a table for the terminal and a report for the browser.
+//!
+//! The same results and traces give the same bytes.
+
+mod csv;
+mod files;
+mod format;
+mod perfetto;
+mod results;
+mod summary;
+mod terminal;
+
+pub use csv::write_csv;
+pub use files::{WriteError, write_all};
+pub use perfetto::write_perfetto;
+pub use results::{
+    Comparison, HostSummary, ParameterValue, PolicySummary, ReadError, Results, RunTrace,
+};
+pub use terminal::{Style, table};

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The contents of `results.json`. A change of meaning, or a field less, is a new
+//! [`Results::VERSION`]; a field more is not.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+use steelyard_policy::Policy;
+use steelyard_simulator::config::Host;
+use steelyard_simulator::measure::{Run, Trace};
+
+/// Everything that one command compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`Results::FORMAT`].
+    pub format: String,
+    /// [`Results::VERSION`].
+    pub version: u32,
+    /// Version of Steelyard that wrote it.
+    pub steelyard: String,
+    /// One item per input.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// One input under several policies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Name of the scenario, unlike that of any other comparison.
+    pub scenario: String,
+    /// Name of the file it was read from, without directories.
+    pub source: String,
+    /// Time to simulate.
+    pub length_ns: u64,
+    /// The seeds; each policy ran once with each.
+    pub seeds: Vec<u64>,
+    /// The machine.
+    pub host: HostSummary,
+    /// What was compared, in the order in which it is to be shown.
+    pub policies: Vec<PolicySummary>,
+    /// One item per policy and seed, by policy first; of a recorded host only one.
+    pub runs: Vec<Run>,
+}
+
+/// The machine of a [`Comparison`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSummary {
+    /// Number of pCPUs: the product of the other three.
+    pub pcpus: u32,
+    /// Sockets.
+    pub sockets: u32,
+    /// Cores of each socket.
+    pub cores_per_socket: u32,
+    /// Hardware threads of each core.
+    pub threads_per_core: u32,
+}
+
+/// A policy, or the kernel of a recorded host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicySummary {
+    /// How it is called in the runs.
+    pub label: String,
+    /// Discipline and vintage, such as `credit@xen-4.5`; none for a recorded host.
+    pub policy: Option<String>,
+    /// Every parameter of the discipline.
+    pub parameters: Vec<ParameterValue>,
+}
+
+/// A parameter and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParameterValue {
+    /// Name.
+    pub name: String,
+    /// As a person writes it: a number, or the name of a choice.
+    pub value: String,
+    /// Unit, or the choices separated by `|`.
+    pub unit: String,
+}
+
+/// Who ran where in one run of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunTrace {
+    /// Index of the comparison.
+    pub comparison: usize,
+    /// Label of the policy.
+    pub policy: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// The segments.
+    pub trace: Trace,
+}
+
+impl Results {
+    /// Value of `format`.
+    pub const FORMAT: &str = "steelyard-results";
+    /// Value of `version`.
+    pub const VERSION: u32 = 1;
+
+    /// Makes names of scenarios unique where inputs have the same.
+    pub fn new(mut comparisons: Vec<Comparison>) -> Self {
+        for index in 1..comparisons.len() {
+            let (before, rest) = comparisons.split_at_mut(index);
+            let name = rest[0].scenario.clone();
+            let mut number = 1;
+            while before.iter().any(|comparison| comparison.scenario == rest[0].scenario) {
+                number += 1;
+                rest[0].scenario = format!("{name} ({number})");
+            }
+        }
+        Results {
+            format: Self::FORMAT.to_owned(),
+            version: Self::VERSION,
+            steelyard: env!("CARGO_PKG_VERSION").to_owned(),
+            comparisons,
+        }
+    }
+
+    /// Writes `results.json`.
+    ///
+    /// # Errors
+    /// Those of `writer`.
+    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut writer, self)?;
+        writer.write_all(b"\n")
+    }
+
+    /// Reads what [`Results::write_json`] wrote.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_json(mut reader: impl Read) -> Result<Self, ReadError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+            version: u32,
+        }
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map_err(ReadError::Io)?;
+        let head: Head = serde_json::from_str(&text).map_err(ReadError::Json)?;
+        if head.format != Self::FORMAT {
+            return Err(ReadError::Format(head.format));
+        }
+        if head.version != Self::VERSION {
+            return Err(ReadError::Version(head.version));
+        }
+        serde_json::from_str(&text).map_err(ReadError::Json)
+    }
+}
+
+impl Comparison {
+    /// The runs under one policy, one per seed.
+    pub fn runs_of<'a>(&'a self, label: &'a str) -> impl Iterator<Item = &'a Run> + Clone {
+        self.runs.iter().filter(move |run| run.policy == label)
+    }
+}
+
+impl From<&Host> for HostSummary {
+    fn from(host: &Host) -> Self {
+        HostSummary {
+            pcpus: host.pcpus(),
+            sockets: host.sockets,
+            cores_per_socket: host.cores_per_socket,
+            threads_per_core: host.threads_per_core,
+        }
+    }
+}
+
+impl PolicySummary {
+    /// Label of what a recorded host did.
+    pub const RECORDED: &str = "recorded";
+
+    /// A policy with all its parameters.
+    pub fn new(label: impl Into<String>, policy: &Policy) -> Self {
+        let parameters = policy.discipline().parameters.iter().zip(policy.values());
+        PolicySummary {
+            label: label.into(),
+            policy: Some(policy.to_string()),
+            parameters: parameters
+                .map(|(parameter, &value)| ParameterValue {
+                    name: parameter.name.to_owned(),
+                    value: parameter.format(value),
+                    unit: parameter.unit.to_owned(),
+                })
+                .collect(),
+        }
+    }
+
+    /// The kernel of a recorded host.
+    pub fn recorded() -> Self {
+        PolicySummary { label: Self::RECORDED.to_owned(), policy: None, parameters: vec![] }
+    }
+}
+
+/// Why a file could not be read as results.
+#[derive(Debug)]
+pub enum ReadError {
+    /// It could not be read.
+    Io(io::Error),
+    /// It is not JSON, or fields are missing.
+    Json(serde_json::Error),
+    /// It is something else.
+    Format(String),
+    /// It is of another version.
+    Version(u32),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Io(error) => error.fmt(formatter),
+            ReadError::Json(error) => write!(formatter, "not the results of a comparison: {error}"),
+            ReadError::Format(format) => write!(
+                formatter,
+                "`format` is `{format}`, where results of a comparison say `{}`",
+                Results::FORMAT
+            ),
+            ReadError::Version(version) => write!(
+                formatter,
+                "results of version {version}; this Steelyard reads version {}",
+                Results::VERSION
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the table in the terminal and the report have in common: the figures of a comparison, policy
+//! beside policy; which is best; and a line for each domain on who serves it best, and why.
+//!
+//! Domains that are alike are shown as one. A figure is the median over seeds and such domains, with
+//! the least and the greatest where these differ.
+
+use steelyard_simulator::measure::{DomainMeasure, Run, WorstWait};
+
+use crate::format;
+use crate::results::Comparison;
+
+/// A comparison as it is shown.
+pub struct Summary {
+    /// The policies' labels: one column each.
+    pub policies: Vec<String>,
+    /// One section per group of domains; the last is about the host.
+    pub sections: Vec<Section>,
+    /// Who serves whom best, and why.
+    pub verdicts: Vec<String>,
+}
+
+/// Figures of domains that are alike, or of the host.
+pub struct Section {
+    /// Names of the domains, or "Whole host".
+    pub title: String,
+    /// Their settings.
+    pub detail: String,
+    /// The figures.
+    pub rows: Vec<Row>,
+}
+
+/// A figure under each policy.
+pub struct Row {
+    /// What it is.
+    pub label: String,
+    /// One cell per policy.
+    pub cells: Vec<Cell>,
+}
+
+/// A figure under one policy.
+#[derive(Clone, Default)]
+pub struct Cell {
+    /// The median, with its unit.
+    pub text: String,
+    /// Least and greatest, where they do not read the same.
+    pub spread: Option<String>,
+    /// Whether no other policy does better, and some do worse.
+    pub best: bool,
+}
+
+/// Domains that have the same settings and tasks, and names that differ in their number only.
+pub struct Group {
+    /// Their names.
+    pub names: Vec<String>,
+    /// The first of them, as measured under the first policy.
+    pub settings: DomainMeasure,
+}
+
+impl Group {
+    /// What to call them.
+    pub fn title(&self) -> String {
+        match self.names.as_slice() {
+            [one] => one.clone(),
+            names => {
+                format!("{} .. {} ({} domains)", names[0], names[names.len() - 1], names.len())
+            }
+        }
+    }
+
+    fn detail(&self) -> String {
+        let vcpus = self.settings.vcpus.len();
+        let mut detail = format!("{vcpus} vCPU{}, weight {}", plural(vcpus), self.settings.weight);
+        if self.settings.cap_percent > 0 {
+            detail += &format!(", cap {} %", self.settings.cap_percent);
+        }
+        detail
+    }
+
+    /// The measures of these domains in a run.
+    pub fn members<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a DomainMeasure> {
+        run.domains.iter().filter(|domain| self.names.contains(&domain.name))
+    }
+
+    /// The worst of the worst waits under a policy, and the domain that had it.
+    pub fn worst_wait<'a>(
+        &'a self,
+        runs: impl Iterator<Item = &'a Run>,
+    ) -> Option<(&'a DomainMeasure, &'a WorstWait)> {
+        runs.flat_map(|run| self.members(run))
+            .filter_map(|domain| Some((domain, domain.time.waits.worst.as_ref()?)))
+            // Of equal ones the first.
+            .reduce(|worst, next| if next.1.length_ns > worst.1.length_ns { next } else { worst })
+    }
+}
+
+/// Groups in the order of their first domains.
+pub fn groups(comparison: &Comparison) -> Vec<Group> {
+    let mut groups: Vec<Group> = vec![];
+    let mut index = std::collections::HashMap::new();
+    // A recorded host knows no tasks; a simulated run knows everything.
+    let runs = comparison.policies.iter().rev().filter(|policy| policy.policy.is_some());
+    let run = runs.flat_map(|policy| comparison.runs_of(&policy.label)).next();
+    for domain in run.or(comparison.runs.first()).map_or(&[][..], |run| &run.domains) {
+        let stem = domain.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let tasks: Vec<_> = domain.tasks.iter().map(|task| &task.name).collect();
+        let key = (stem, domain.weight, domain.cap_percent, domain.vcpus.len(), tasks);
+        let group = *index.entry(key).or_insert_with(|| {
+            groups.push(Group { names: vec![], settings: domain.clone() });
+            groups.len() - 1
+        });
+        groups[group].names.push(domain.name.clone());
+    }
+    groups
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Goal {
+    More,
+    Less,
+    Neither,
+}
+
+/// Unit of Jain's index, where what counts is how far below 1 it is.
+const JAIN: &str = "Jain";
+
+/// A figure with all its values, by policy.
+struct Figure {
+    label: String,
+    unit: String,
+    goal: Goal,
+    values: Vec<Vec<f64>>,
+}
+
+impl Figure {
+    fn text(&self, value: f64) -> String {
+        match self.unit.as_str() {
+            JAIN => format!("{value:.4}"),
+            unit => format::with_unit(value, unit),
+        }
+    }
+
+    /// Whether there was nothing to measure under any policy.
+    fn is_empty(&self) -> bool {
+        self.values.iter().all(Vec::is_empty)
+    }
+
+    fn medians(&self) -> Vec<Option<f64>> {
+        self.values.iter().map(|values| median(values)).collect()
+    }
+
+    fn row(&self) -> Row {
+        let mut cells: Vec<Cell> = self
+            .values
+            .iter()
+            .map(|values| match median(values) {
+                None => Cell { text: "–".to_owned(), ..Cell::default() },
+                Some(median) => {
+                    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+                    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let (least, greatest) = (self.text(least), self.text(greatest));
+                    Cell {
+                        text: self.text(median),
+                        spread: (least != greatest).then(|| spread(&least, &greatest)),
+                        best: false,
+                    }
+                }
+            })
+            .collect();
+        let scores: Vec<_> = self
+            .medians()
+            .into_iter()
+            .map(|median| match self.goal {
+                Goal::More => median.map(|value| -value),
+                Goal::Less => median,
+                Goal::Neither => None,
+            })
+            .collect();
+        mark_best(&mut cells, &scores);
+        Row { label: self.label.clone(), cells }
+    }
+
+    /// The best and the worst policy and how far they are apart, if more than one has the figure.
+    fn extremes(&self) -> Option<Extremes> {
+        let sign = match self.goal {
+            Goal::More => -1.0,
+            Goal::Less => 1.0,
+            Goal::Neither => return None,
+        };
+        let medians = self.medians();
+        let mut order: Vec<_> =
+            (0..medians.len()).filter_map(|i| Some((i, medians[i]? * sign))).collect();
+        order.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (&(best, a), &(worst, b)) = (order.first()?, order.last()?);
+        // A microsecond here or there is no difference.
+        let grain = format::unit_ns(&self.unit).map_or(1e-9, |ns| 1e3 / ns);
+        let (low, high) = (a.abs().min(b.abs()), a.abs().max(b.abs()));
+        Some(Extremes { best, worst, ratio: (high + grain) / (low + grain) })
+            .filter(|_| order.len() > 1)
+    }
+}
+
+struct Extremes {
+    best: usize,
+    worst: usize,
+    ratio: f64,
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+/// "0.8..1.2 ms": the unit once where both have the same.
+fn spread(least: &str, greatest: &str) -> String {
+    match (least.split_once(' '), greatest.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}..{greatest}"),
+        _ => format!("{least}..{greatest}"),
+    }
+}
+
+/// Marks the cells of the least score, and those that read the same, unless all do.
+fn mark_best(cells: &mut [Cell], scores: &[Option<f64>]) {
+    let best = (0..cells.len())
+        .filter_map(|i| Some((i, scores[i]?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(i, _)| cells[i].text.clone());
+    let scored = |i: usize| scores[i].is_some();
+    let Some(best) = best else { return };
+    if (0..cells.len()).filter(|&i| scored(i)).all(|i| cells[i].text == best) {
+        return;
+    }
+    for (i, cell) in cells.iter_mut().enumerate() {
+        cell.best = scored(i) && cell.text == best;
+    }
+}
+
+/// Sums a comparison up.
+pub fn summarise(comparison: &Comparison) -> Summary {
+    let labels: Vec<_> = comparison.policies.iter().map(|policy| policy.label.clone()).collect();
+    let groups = groups(comparison);
+    let mut sections = vec![];
+    let mut verdicts = vec![];
+    for group in &groups {
+        let waits = figure(comparison, "waited", "percent", Goal::Less, |run, out| {
+            let elapsed = run.elapsed_ns.max(1) as f64;
+            out.extend(group.members(run).map(|d| 100.0 * d.time.waited_ns as f64 / elapsed));
+        });
+        let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
+            out.extend(group.members(run).map(|d| d.time.waits.p99_ns as f64));
+        });
+        let worst = figure(comparison, "worst wait", "ns", Goal::Less, |run, out| {
+            out.extend(group.members(run).map(worst_wait_ns));
+        });
+        let switches = figure(comparison, "switches", "1/s", Goal::Neither, |run, out| {
+            let seconds = run.elapsed_ns.max(1) as f64 / 1e9;
+            out.extend(group.members(run).map(|d| d.time.switches as f64 / seconds));
+        });
+        let tasks = task_figures(comparison, group);
+        let mut rows = vec![share_row(comparison, group)];
+        rows.extend([waits, p99, worst].iter().map(Figure::row));
+        rows.push(meanwhile_row(comparison, group));
+        rows.push(switches.row());
+        rows.extend(tasks.iter().filter(|figure| !figure.is_empty()).map(Figure::row));
+        verdicts.extend(verdict(comparison, group, &tasks));
+        sections.push(Section { title: group.title(), detail: group.detail(), rows });
+    }
+    sections.push(host_section(comparison));
+    Summary { policies: labels, sections, verdicts }
+}
+
+fn figure(
+    comparison: &Comparison,
+    label: &str,
+    unit: &str,
+    goal: Goal,
+    values: impl Fn(&Run, &mut Vec<f64>),
+) -> Figure {
+    let of = |label: &str| {
+        let mut out = vec![];
+        comparison.runs_of(label).for_each(|run| values(run, &mut out));
+        out
+    };
+    Figure {
+        label: label.to_owned(),
+        unit: unit.to_owned(),
+        goal,
+        values: comparison.policies.iter().map(|policy| of(&policy.label)).collect(),
+    }
+}
+
+fn worst_wait_ns(domain: &DomainMeasure) -> f64 {
+    domain.time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns) as f64
+}
+
+/// Share of CPU time beside the entitlement; best is who comes nearest.
+fn share_row(comparison: &Comparison, group: &Group) -> Row {
+    let share = figure(comparison, "", "", Goal::Neither, |run, out| {
+        out.extend(group.members(run).map(|domain| domain.share_percent));
+    });
+    let entitlement = figure(comparison, "", "", Goal::Neither, |run, out| {
+        out.extend(group.members(run).map(|domain| domain.entitlement_percent));
+    });
+    let mut row = Row { label: "share of entitled".to_owned(), ..share.row() };
+    let mut scores = vec![];
+    for ((cell, share), entitlement) in
+        row.cells.iter_mut().zip(share.medians()).zip(entitlement.medians())
+    {
+        scores.push(match (share, entitlement) {
+            (Some(share), Some(entitlement)) => {
+                cell.text =
+                    format!("{} of {} %", format::number(share), format::number(entitlement));
+                Some(((share - entitlement) / entitlement.max(1e-9)).abs())
+            }
+            _ => None,
+        });
+    }
+    // Half a percent is no difference; nor is it where nobody wants more.
+    let least = scores.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    if scores.iter().flatten().any(|&score| score > least + 0.005) {
+        for (cell, score) in row.cells.iter_mut().zip(scores) {
+            cell.best = score.is_some_and(|score| score <= least + 0.0005);
+        }
+    }
+    row
+}
+
+/// Who ran most during the worst wait.
+fn meanwhile_row(comparison: &Comparison, group: &Group) -> Row {
+    let cells = comparison.policies.iter().map(|policy| {
+        let worst = group.worst_wait(comparison.runs_of(&policy.label));
+        let text = match worst {
+            Some((_, wait)) if wait.length_ns > 0 => match wait.ran.first() {
+                Some(ran) => {
+                    format!("{}/{}\n{}", ran.domain, ran.vcpu, format::time(ran.ran_ns as f64))
+                }
+                None => "nobody".to_owned(),
+            },
+            _ => "–".to_owned(),
+        };
+        Cell { text, ..Cell::default() }
+    });
+    Row { label: "  ran meanwhile".to_owned(), cells: cells.collect() }
+}
+
+/// What the workloads say of themselves.
+fn task_figures(comparison: &Comparison, group: &Group) -> Vec<Figure> {
+    let several = group.settings.tasks.len() > 1;
+    let mut figures = vec![];
+    for task in &group.settings.tasks {
+        for value in &task.values {
+            let label =
+                if several { format!("{}: {}", task.name, value.name) } else { value.name.clone() };
+            let goal = match value.more_is_better {
+                Some(true) => Goal::More,
+                Some(false) => Goal::Less,
+                None => Goal::Neither,
+            };
+            figures.push(figure(comparison, &label, &value.unit, goal, |run, out| {
+                let tasks = group.members(run).flat_map(|domain| &domain.tasks);
+                let values = tasks.filter(|t| t.name == task.name).flat_map(|t| &t.values);
+                out.extend(values.filter(|v| v.name == value.name).filter_map(|v| v.value));
+            }));
+        }
+    }
+    figures
+}
+
+fn host_section(comparison: &Comparison) -> Section {
+    let of = |label, unit, goal, value: &dyn Fn(&Run) -> f64| {
+        figure(comparison, label, unit, goal, |run, out| out.push(value(run))).row()
+    };
+    let seconds = |run: &Run| run.elapsed_ns.max(1) as f64 / 1e9;
+    let migrations = |run: &Run| run.domains.iter().map(|d| d.time.migrations).sum::<u64>();
+    let host = comparison.host;
+    Section {
+        title: "Whole host".to_owned(),
+        detail: format!("{} pCPU{}", host.pcpus, plural(host.pcpus as usize)),
+        rows: vec![
+            of("fairness (Jain)", JAIN, Goal::More, &|run| run.fairness),
+            of("switches", "1/s", Goal::Neither, &|run| run.events.switches as f64 / seconds(run)),
+            of("migrations", "1/s", Goal::Neither, &|run| migrations(run) as f64 / seconds(run)),
+            of("idle", "percent", Goal::Neither, &|run| {
+                let idle: u64 = run.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum();
+                100.0 * idle as f64 / (run.elapsed_ns.max(1) as f64 * run.pcpus.len().max(1) as f64)
+            }),
+        ],
+    }
+}
+
+/// Who serves these domains best and worst, by their own figure that differs most, and what the
+/// longest wait under the worst was about.
+fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<String> {
+    let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
+        out.extend(group.members(run).map(|domain| domain.time.waits.p99_ns as f64));
+    });
+    let (figure, extremes) = tasks
+        .iter()
+        .filter_map(|figure| Some((figure, figure.extremes()?)))
+        .reduce(|most, next| if next.1.ratio > most.1.ratio { next } else { most })
+        .or_else(|| p99.extremes().map(|extremes| (&p99, extremes)))?;
+    let Extremes { best, worst, ratio } = extremes;
+    let medians = figure.medians();
+    let text = |policy: usize| medians[policy].map_or(String::new(), |value| figure.text(value));
+    let title = group.title();
+    if ratio < 1.05 {
+        return Some(format!(
+            "{title}: all serve it alike ({} {})",
+            figure.label,
+            spread_or_one(&text(best), &text(worst))
+        ));
+    }
+    let label = |policy: usize| &comparison.policies[policy].label;
+    let mut verdict = format!(
+        "{title}: {} serves it best ({} {}), {} worst ({})",
+        label(best),
+        figure.label,
+        text(best),
+        label(worst),
+        text(worst)
+    );
+    if let Some((domain, wait)) = group.worst_wait(comparison.runs_of(label(worst))) {
+        if wait.length_ns > 0 {
+            verdict += &format!(
+                ": {}/{} once waited {}",
+                domain.name,
+                wait.vcpu,
+                format::time(wait.length_ns as f64)
+            );
+            verdict += &match wait.ran.first() {
+                Some(ran) => format!(
+                    ", while {}/{} ran {} of it",
+                    ran.domain,
+                    ran.vcpu,
+                    format::time(ran.ran_ns as f64)
+                ),
+                None => ", while nobody ran".to_owned(),
+            };
+        }
+        if domain.time.parked_ns > domain.time.waited_ns / 2 {
+            verdict += &format!(
+                "; of {} that it waited, its cap or reservation kept it off for {}",
+                format::time(domain.time.waited_ns as f64),
+                format::time(domain.time.parked_ns as f64)
+            );
+        }
+    }
+    Some(verdict)
+}
+
+fn spread_or_one(least: &str, greatest: &str) -> String {
+    if least == greatest { least.to_owned() } else { spread(least, greatest) }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

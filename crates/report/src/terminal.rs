@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table in the terminal: policies side by side, one block of rows per group of domains.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
+};
+
+use crate::format;
+use crate::results::{Comparison, Results};
+use crate::summary::{Section, summarise};
+
+/// How to write for a terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether it shows colours.
+    pub color: bool,
+}
+
+/// Width of the first column, and of each further one: "*48.2 of 50.0 %"; with a space behind.
+const LABEL_WIDTH: usize = 20;
+const POLICY_WIDTH: usize = 16;
+/// More sections than this are left to the files.
+const MOST_SECTIONS: usize = 12;
+
+/// All comparisons, policy beside policy. The best figures of a row are marked `*`.
+pub fn table(results: &Results, style: Style) -> String {
+    let mut out = String::new();
+    for comparison in &results.comparisons {
+        comparison_table(&mut out, comparison, style);
+    }
+    out
+}
+
+fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
+    let summary = summarise(comparison);
+    let seeds = comparison.seeds.len();
+    let paint = |text: &str, code: &str| {
+        if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    };
+    let about = format!(
+        "{}, {} on {} pCPU{}{}",
+        comparison.source,
+        format::time(comparison.length_ns as f64),
+        comparison.host.pcpus,
+        if comparison.host.pcpus == 1 { "" } else { "s" },
+        if seeds > 1 {
+            format!("; {seeds} seeds: the median, and least..greatest where they differ")
+        } else {
+            String::new()
+        },
+    );
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{}", paint(&comparison.scenario, "1"));
+    let _ = writeln!(out, "  {}", wrap(&about, style.width.saturating_sub(2)));
+    let most = (style.width.saturating_sub(LABEL_WIDTH) / POLICY_WIDTH).max(1);
+    let tables = summary.policies.len().div_ceil(most).max(1);
+    let each = summary.policies.len().div_ceil(tables).max(1);
+    for (number, policies) in summary.policies.chunks(each).enumerate() {
+        let columns = number * each..number * each + policies.len();
+        let header = policies
+            .iter()
+            .map(|label| Cell::new(label.replacen('@', "\n@", 1)).add_attribute(Attribute::Bold));
+        let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], style));
+        let rule = "─".repeat(LABEL_WIDTH + POLICY_WIDTH * policies.len() - 1);
+        let _ = writeln!(out, "{}", paint(&rule, "2"));
+        let host = summary.sections.len() - 1;
+        let shown = host.min(MOST_SECTIONS);
+        for section in summary.sections[..shown].iter().chain(&summary.sections[host..]) {
+            let detail = paint(&section.detail, "2");
+            let _ = writeln!(out, "{}  {detail}", paint(&section.title, "1"));
+            let _ = writeln!(out, "{}\n", section_table(section, columns.clone(), style));
+        }
+        if host > shown {
+            let _ = writeln!(out, "({} more in the report and in results.csv)\n", host - shown);
+        }
+    }
+    let _ = writeln!(out, "{}", paint("Who serves whom best", "1"));
+    for verdict in summary.verdicts.iter().take(MOST_SECTIONS) {
+        let _ = writeln!(out, "- {}", wrap(verdict, style.width.saturating_sub(2)));
+    }
+    out.push('\n');
+}
+
+fn section_table(section: &Section, columns: Range<usize>, style: Style) -> String {
+    let rows = section.rows.iter().map(|row| {
+        let cells = row.cells[columns.clone()].iter().map(|cell| {
+            let mark = if cell.best { "*" } else { "" };
+            let spread = cell.spread.as_ref().map_or(String::new(), |spread| format!("\n{spread}"));
+            let shown = Cell::new(format!("{mark}{}{spread}", cell.text));
+            if cell.best { shown.fg(Color::Green) } else { shown }
+        });
+        (format!("  {}", row.label), cells.collect())
+    });
+    aligned(rows, style)
+}
+
+/// Rows of a label and cells, in columns that are the same in every table.
+fn aligned(rows: impl IntoIterator<Item = (String, Vec<Cell>)>, style: Style) -> String {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    // Only then are constraints heeded; the widths are all fixed, so that the limit has no effect.
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(u16::MAX);
+    if style.color {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    for (label, cells) in rows {
+        table.add_row(std::iter::once(Cell::new(label)).chain(cells));
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        let (width, alignment) = match index {
+            0 => (LABEL_WIDTH, CellAlignment::Left),
+            _ => (POLICY_WIDTH, CellAlignment::Right),
+        };
+        column.set_padding((0, 1)).set_cell_alignment(alignment);
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width as u16)));
+    }
+    table.trim_fmt()
+}
+
+/// Breaks a line between words; what follows is indented.
+fn wrap(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            out.push_str("\n  ");
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The files of a comparison: what is in them, and that they appear whole or not at all.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value;
+use steelyard_report::{ReadError, Results, Style, table, write_all, write_csv, write_perfetto};
+
+fn no_interrupt() -> AtomicBool {
+    AtomicBool::new(false)
+}
+
+#[test]
+fn json_is_read_as_it_was_written() {
+    let results = common::results();
+    let mut json = vec![];
+    results.write_json(&mut json).unwrap();
+    assert_eq!(Results::read_json(&json[..]).unwrap(), results);
+}
+
+#[test]
+fn other_json_is_refused_with_a_reason() {
+    let read = |text: &str| Results::read_json(text.as_bytes());
+    assert!(matches!(read("{}"), Err(ReadError::Json(_))));
+    assert!(matches!(read("\u{1}"), Err(ReadError::Json(_))));
+    let other = r#"{"format": "something", "version": 1}"#;
+    assert!(matches!(read(other), Err(ReadError::Format(_))));
+    let newer = r#"{"format": "steelyard-results", "version": 2}"#;
+    assert!(read(newer).unwrap_err().to_string().contains("version 2"));
+    let truncated = r#"{"format": "steelyard-results", "version": 1}"#;
+    assert!(matches!(read(truncated), Err(ReadError::Json(_))));
+}
+
+#[test]
+fn names_of_scenarios_are_unique() {
+    let comparison = || common::comparison("twins");
+    let results = Results::new(vec![comparison(), comparison(), comparison()]);
+    let names: Vec<_> = results.comparisons.iter().map(|c| c.scenario.as_str()).collect();
+    assert_eq!(names, ["twins", "twins (2)", "twins (3)"]);
+}
+
+#[test]
+fn csv_has_each_figure_once() {
+    let results = common::results();
+    let mut text = vec![];
+    write_csv(&results, &mut text).unwrap();
+    let mut reader = csv::Reader::from_reader(&text[..]);
+    let mut figures = BTreeMap::new();
+    for row in reader.records() {
+        let row: Vec<_> = row.unwrap().iter().map(str::to_owned).collect();
+        let (key, value) = (row[..8].to_vec(), row[8].clone());
+        assert!(figures.insert(key, value).is_none(), "twice: {row:?}");
+    }
+    for comparison in &results.comparisons {
+        for run in &comparison.runs {
+            let seed = run.seed.to_string();
+            let value = |domain: &str, vcpu: &str, measure: &str, unit: &str| {
+                let key =
+                    [&comparison.scenario, &run.policy, &seed, domain, vcpu, "", measure, unit];
+                figures[&key.map(str::to_owned).to_vec()].parse::<f64>().unwrap()
+            };
+            assert_eq!(value("", "", "fairness", ""), run.fairness);
+            for domain in &run.domains {
+                assert_eq!(value(&domain.name, "all", "share", "percent"), domain.share_percent);
+                for (index, vcpu) in domain.vcpus.iter().enumerate() {
+                    let waited = value(&domain.name, &index.to_string(), "waited", "ns");
+                    assert_eq!(waited, vcpu.time.waited_ns as f64);
+                }
+            }
+        }
+    }
+}
+
+/// What <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU> ("Trace
+/// Event Format") asks of complete and metadata events, and that what is on a track follows one
+/// another.
+#[test]
+fn the_trace_is_in_the_trace_event_format() {
+    let results = common::results();
+    let traces = common::traces(&results);
+    let mut packed = vec![];
+    write_perfetto(&results, &traces, &mut packed).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["displayTimeUnit"], "ns");
+
+    let mut names = BTreeMap::new();
+    let mut tracks = BTreeSet::new();
+    let mut ends = BTreeMap::<(u64, u64), u64>::new();
+    let mut slices = 0;
+    for event in json["traceEvents"].as_array().unwrap() {
+        let pid = event["pid"].as_u64().unwrap();
+        let tid = event["tid"].as_u64().unwrap();
+        assert_ne!(pid, 0);
+        match (event["ph"].as_str().unwrap(), event["name"].as_str().unwrap()) {
+            ("M", "process_name") => {
+                let name = event["args"]["name"].as_str().unwrap().to_owned();
+                assert!(names.insert(pid, name).is_none());
+            }
+            ("M", "thread_name") => {
+                assert!(event["args"]["name"].is_string());
+                assert!(tracks.insert((pid, tid)));
+            }
+            ("M", "process_sort_index" | "thread_sort_index") => {
+                assert!(event["args"]["sort_index"].is_u64());
+            }
+            ("X", _) => {
+                // A track is named before anything is on it.
+                assert!(tracks.contains(&(pid, tid)) && tid != 0);
+                let ns = |key: &str| (event[key].as_f64().unwrap() * 1e3).round() as u64;
+                let (start, length) = (ns("ts"), ns("dur"));
+                let end = ends.entry((pid, tid)).or_default();
+                assert!(start >= *end, "slices overlap: {event}");
+                *end = start + length;
+                slices += 1;
+            }
+            (phase, name) => panic!("unexpected event {phase} {name}"),
+        }
+    }
+    let distinct: BTreeSet<_> = names.values().collect();
+    assert_eq!(distinct.len(), names.len(), "processes are told apart by name");
+    // A run is on a track of its pCPU and on one of its vCPU, a wait on the latter only.
+    let expected: usize = traces
+        .iter()
+        .flat_map(|trace| &trace.trace.segments)
+        .map(|segment| if segment.pcpu.is_some() { 2 } else { 1 })
+        .sum();
+    assert_eq!(slices, expected);
+}
+
+#[test]
+fn the_same_results_give_the_same_bytes() {
+    let write = || {
+        let directory = tempfile::tempdir().unwrap();
+        let results = common::results();
+        let traces = common::traces(&results);
+        let paths = write_all(directory.path(), &results, &traces, &no_interrupt()).unwrap();
+        paths.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>()
+    };
+    assert!(write() == write());
+}
+
+#[test]
+fn files_appear_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = common::results();
+    let names = || {
+        let entries = fs::read_dir(directory.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>()
+    };
+    let error = write_all(directory.path(), &results, &[], &AtomicBool::new(true)).unwrap_err();
+    assert!(error.to_string().contains("interrupted"), "{error}");
+    assert_eq!(names(), BTreeSet::new());
+
+    let paths = write_all(directory.path(), &results, &[], &no_interrupt()).unwrap();
+    let written: BTreeSet<_> =
+        paths.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    assert_eq!(names(), written);
+    let before = fs::read(&paths[0]).unwrap();
+
+    // Given up in between, the files of before are still there.
+    let other = Results::new(vec![]);
+    write_all(directory.path(), &other, &[], &AtomicBool::new(true)).unwrap_err();
+    assert_eq!(fs::read(&paths[0]).unwrap(), before);
+    assert_eq!(names(), written);
+}
+
+#[test]
+fn the_table_shows_policies_side_by_side_within_its_width() {
+    let results = common::results();
+    for width in [60, 100, 160] {
+        let text = table(&results, Style { width, color: false });
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{} > {width}: {line}", line.chars().count());
+        }
+        for policy in &results.comparisons[0].policies {
+            for part in policy.label.split('@') {
+                assert!(text.contains(part), "{part}");
+            }
+        }
+        assert!(!text.contains('\x1b'));
+        // Figures of the fastest policy for the web server, and of the slowest.
+        assert!(text.contains("*1.60 ms") && text.contains("40.0 ms"), "{text}");
+        // Three busy domains are one section.
+        assert!(text.contains("busy-1 .. busy-3 (3 domains)"));
+    }
+    assert!(table(&results, Style { width: 100, color: true }).contains('\x1b'));
+}
+
+#[test]
+fn the_verdict_names_who_ran_during_the_worst_wait() {
+    let text = table(&common::results(), Style { width: 1000, color: false });
+    let verdict = text.lines().find(|line| line.starts_with("- web:")).unwrap();
+    assert!(verdict.contains("credit2@xen-4.20 serves it best (response time p99 1.60 ms)"));
+    assert!(verdict.contains("credit@xen-4.5 worst (40.0 ms)"), "{verdict}");
+    assert!(verdict.contains("while busy-1/0 ran"), "{verdict}");
+}

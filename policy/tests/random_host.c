@@ -102,17 +102,14 @@ static const char *last_call;
 static u64 seed, step;
 static u64 calls_total;
 
+/* clang-format off */
 #define CALLS(X) \
-	X(scope) \
-	X(queue_pcpus_max) \
-	X(tick_ns) \
-	X(account_ns) \
-	X(accounting_init) \
-	X(queue_init) \
-		X(domain_init) X(vcpu_init) X(join) X(leave) X(survey_begin) X(survey_vcpu) X(wake) \
-			X(steps) X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) \
-				X(consider) X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) \
-					X(account_begin) X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain)
+	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(accounting_init) X(queue_init) \
+	X(domain_init) X(vcpu_init) X(join) X(leave) X(survey_begin) X(survey_vcpu) X(wake) X(steps) \
+	X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
+	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
+	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain)
+/* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
 
@@ -137,7 +134,15 @@ static u64 below(u64 bound)
 	return random_word() % bound;
 }
 
-/* Every order of magnitude equally likely, and the ends more so. */
+/* Every order of magnitude equally likely */
+static u64 magnitude(void)
+{
+	u64 word = random_word(); /* a draw each, so that a seed means the same with every compiler */
+
+	return word >> below(64);
+}
+
+/* The same, and the ends more so */
 static u64 between(u64 minimum, u64 maximum)
 {
 	u64 range = maximum - minimum;
@@ -148,7 +153,7 @@ static u64 between(u64 minimum, u64 maximum)
 	case 1:
 		return maximum;
 	default:
-		return minimum + sy_min(random_word() >> below(64), range);
+		return minimum + sy_min(magnitude(), range);
 	}
 }
 
@@ -923,15 +928,14 @@ static void settle(void)
 
 static void create_domain(int d)
 {
-	struct sy_settings settings = {
-		.weight = below(4) ? between(0, 65535) : random_word() >> below(64),
-		.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX),
-		.period_ns = below(2) ? 0 : random_word() >> below(64),
-		.slice_ns = below(2) ? 0 : random_word() >> below(64),
-		.extra_time = below(2),
-	};
+	struct sy_settings settings;
 	struct domain *domain = &domains[d];
 
+	settings.weight = below(4) ? between(0, SY_WEIGHT_MAX) : magnitude();
+	settings.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX);
+	settings.period_ns = below(2) ? 0 : magnitude();
+	settings.slice_ns = below(2) ? 0 : magnitude();
+	settings.extra_time = below(2);
 	memset(domain->state, 0, sizeof(*domain->state));
 	domain->vcpus = DOMAIN_VCPUS;
 	count(CALL_domain_init);
@@ -1062,7 +1066,7 @@ static void create_host(void)
 	vcpu_count = domain_count * DOMAIN_VCPUS;
 	governed = !below(4);
 	extreme = !below(8);
-	now = 1 + (random_word() >> below(64)) % (extreme ? NOW_EXTREME : NOW_MAX);
+	now = 1 + magnitude() % (extreme ? NOW_EXTREME : NOW_MAX);
 
 	create_queues();
 	count(CALL_tick_ns);
@@ -1135,7 +1139,7 @@ static void turn_knob(int d)
 	if (below(2))
 		domains[d].weight = domains[d].state->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	else
-		domains[d].slice_ns = domains[d].state->slice_ns = below(2) ? 0 : random_word() >> below(64);
+		domains[d].slice_ns = domains[d].state->slice_ns = below(2) ? 0 : magnitude();
 }
 
 static void happen(void)
@@ -1199,7 +1203,7 @@ static u64 pause_ns(bool jumps)
 	case 90 ... 94:
 		return below(SY_S);
 	default:
-		return random_word() >> (8 + below(56));
+		return magnitude() >> 8;
 	}
 }
 

@@ -161,7 +161,7 @@ SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domai
 		return 0;
 	b->granted_ns -= g->left_ns;
 	g->left_ns = 0;
-	if (!b->parked || budget_available_ns(b) < budget_quantum_ns(d, period_ns))
+	if (!b->parked || !budget_available_ns(b))
 		return 0;
 	d->timer_ns = sy_max(now, 1);
 	return SY_DOMAIN_TIMER;

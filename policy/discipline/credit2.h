@@ -204,12 +204,10 @@ static inline s64 credit2_credit_ns(const struct sy_policy *p, const struct sy_q
 	u64 given_ns = credit2_queue_const(q)->given_ns - cv->given_ns;
 	s64 limit_ns = credit2_limit_ns(p);
 
-	if (!given_ns)
-		return cv->credit_ns;
-	/* credit + given >= limit, without overflow */
-	if (given_ns >= (u64)sy_smax(limit_ns - cv->credit_ns, 0))
-		return limit_ns;
-	return cv->credit_ns + (s64)given_ns;
+	/* credit + given < limit, without overflow */
+	if (given_ns < (u64)sy_smax(limit_ns - cv->credit_ns, 0))
+		return cv->credit_ns + (s64)given_ns;
+	return limit_ns;
 }
 
 static inline void credit2_settle(const struct sy_policy *p, const struct sy_queue *q,

@@ -5,7 +5,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use steelyard_policy::ffi::*;
-use steelyard_policy::{Policy, Settings, request, step, verdict};
+use steelyard_policy::{FOREVER, Policy, Settings, request, step, verdict};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -572,7 +572,8 @@ fn compare_with_walk(name: &str, seed: u64, steps: u64) -> usize {
         match (below(16), places[index]) {
             (0..6, Place::Running) => {
                 // From nothing to far below the floor, round times often, so that credits tie.
-                let ran_ns = [0, below(1000), below(3) * 500 * US, below(12 * MS)][below(4) as usize];
+                let ran_ns =
+                    [0, below(1000), below(3) * 500 * US, below(12 * MS)][below(4) as usize];
                 core.charge(index, ran_ns);
                 walk.burn(index, ran_ns);
             }
@@ -662,4 +663,454 @@ fn a_reset_in_constant_time_is_a_walk_over_everybody() {
         sorted_anew += compare_with_walk(NEW, seed, 500_000);
     }
     assert!(sorted_anew > 0, "keys never started over");
+}
+
+// ---- A host of a few lines: one queue, exact timers, no costs ----
+
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// 0: never sleeps.
+    run_ns: u64,
+    sleep_ns: u64,
+}
+
+struct Task {
+    domain: usize,
+    vcpu: Vcpu,
+    work: Work,
+    place: Place,
+    parked: bool,
+    /// Until it blocks.
+    left_ns: u64,
+    wakes_ns: u64,
+    used_ns: u64,
+}
+
+struct Host {
+    p: Parameters,
+    now: u64,
+    queue: Queue,
+    domains: Vec<Domain>,
+    tasks: Vec<Task>,
+    waiting: Vec<(u64, usize)>,
+    pcpus: Vec<HostPcpu>,
+    /// Time from the end of a slice to the choice.
+    delay_ns: u64,
+}
+
+struct HostPcpu {
+    pcpu: Pcpu,
+    running: Option<usize>,
+    charged_ns: u64,
+    chooses_ns: u64,
+}
+
+impl Host {
+    const START_NS: u64 = 1_000_000;
+
+    fn new(p: Parameters, pcpus: u32) -> Host {
+        let mut queue = Queue::default();
+        queue.pcpus = pcpus;
+        sy_queue_init(&p, &mut queue, pcpus.into());
+        let host_pcpu = |id| {
+            let mut pcpu = Pcpu::default();
+            pcpu.id = id;
+            HostPcpu { pcpu, running: None, charged_ns: 0, chooses_ns: FOREVER }
+        };
+        Host {
+            p,
+            now: Self::START_NS,
+            queue,
+            domains: Vec::new(),
+            tasks: Vec::new(),
+            waiting: Vec::new(),
+            pcpus: (0..pcpus).map(host_pcpu).collect(),
+            delay_ns: 0,
+        }
+    }
+
+    fn add(&mut self, settings: Settings, works: &[Work]) {
+        let mut domain = new_domain(&self.p, settings, works.len() as u64, self.now);
+        for (index, &work) in works.iter().enumerate() {
+            let mut vcpu = Vcpu::default();
+            vcpu.pcpu = (index % self.pcpus.len()) as u32;
+            sy_vcpu_init(&self.p, &mut domain, &mut vcpu, self.now);
+            sy_join(&self.p, &mut self.queue, &mut domain, &mut vcpu, self.now);
+            self.tasks.push(Task {
+                domain: self.domains.len(),
+                vcpu,
+                work,
+                place: Place::Blocked,
+                parked: false,
+                left_ns: 0,
+                wakes_ns: self.now + work.sleep_ns,
+                used_ns: 0,
+            });
+        }
+        self.domains.push(domain);
+    }
+
+    fn used_ns(&self, domain: usize) -> u64 {
+        let of_domain = self.tasks.iter().filter(|task| task.domain == domain);
+        let uncharged = self
+            .pcpus
+            .iter()
+            .filter(|c| c.running.is_some_and(|index| self.tasks[index].domain == domain))
+            .map(|c| self.now - c.charged_ns);
+        of_domain.map(|task| task.used_ns).sum::<u64>() + uncharged.sum::<u64>()
+    }
+
+    fn park(&mut self, index: usize, requests: u32) {
+        if requests & request::PARK != 0 {
+            self.tasks[index].parked = true;
+        }
+        if requests & request::UNPARK != 0 {
+            self.tasks[index].parked = false;
+        }
+    }
+
+    fn enqueue(&mut self, index: usize) {
+        let task = &mut self.tasks[index];
+        task.place = Place::Waiting;
+        let domain = &mut self.domains[task.domain];
+        let key = sy_key(&self.p, &mut self.queue, domain, &mut task.vcpu, self.now);
+        let position = self.waiting.partition_point(|&(other, _)| other <= key);
+        self.waiting.insert(position, (key, index));
+        self.queue.queued += 1;
+        // An idle pCPU, or the one where it leads most.
+        let idle = self.pcpus.iter().position(|c| c.running.is_none() && c.chooses_ns > self.now);
+        if let Some(idle) = idle {
+            self.pcpus[idle].chooses_ns = self.now;
+            return;
+        }
+        let mut best = (0, None);
+        for number in 0..self.pcpus.len() {
+            if let Some(running) = self.pcpus[number].running {
+                self.charge(number);
+                let (vcpu, running) = (&self.tasks[index].vcpu, &self.tasks[running].vcpu);
+                let here = &self.pcpus[number].pcpu;
+                let lead = sy_lead(&self.p, &self.queue, here, vcpu, running, self.now);
+                if lead > best.0 {
+                    best = (lead, Some(number));
+                }
+            }
+        }
+        if let Some(number) = best.1 {
+            self.pcpus[number].chooses_ns = self.now;
+        }
+    }
+
+    fn charge(&mut self, number: usize) {
+        let here = &mut self.pcpus[number];
+        let Some(index) = here.running else { return };
+        let ran_ns = self.now - here.charged_ns;
+        here.charged_ns = self.now;
+        let task = &mut self.tasks[index];
+        task.used_ns += ran_ns;
+        task.left_ns = task.left_ns.saturating_sub(ran_ns);
+        let domain = &mut self.domains[task.domain];
+        let requests =
+            sy_charge(&self.p, &mut self.queue, domain, &mut task.vcpu, ran_ns, self.now);
+        self.park(index, requests);
+        if self.tasks[index].parked {
+            self.pcpus[number].chooses_ns = self.now;
+        }
+    }
+
+    fn choose(&mut self, number: usize) {
+        self.charge(number);
+        let ran = self.pcpus[number].running;
+        let mut best = ran;
+        if let Some(index) = ran {
+            let task = &mut self.tasks[index];
+            if task.work.run_ns > 0 && task.left_ns == 0 {
+                task.vcpu.runnable = 0;
+                task.place = Place::Blocked;
+                task.wakes_ns = self.now + task.work.sleep_ns;
+                let domain = &mut self.domains[task.domain];
+                sy_block(&self.p, &mut self.queue, domain, &mut task.vcpu, self.now);
+                best = None;
+            } else if task.parked {
+                task.place = Place::Blocked;
+                best = None;
+            }
+        }
+        let here = &self.pcpus[number].pcpu;
+        let current = best.map(|index| &self.tasks[index].vcpu);
+        let considered = |&(_, index): &(u64, usize)| {
+            let candidate = &self.tasks[index].vcpu;
+            sy_consider(&self.p, &self.queue, here, current, candidate, self.now)
+        };
+        let decided = self
+            .waiting
+            .iter()
+            .map(considered)
+            .enumerate()
+            .find(|&(_, answer)| answer != verdict::SKIP);
+        let taken = match decided {
+            Some((position, verdict::TAKE)) => Some(position),
+            _ if best.is_none() && !self.waiting.is_empty() => Some(0),
+            _ => None,
+        };
+        if let Some(position) = taken {
+            best = Some(self.waiting.remove(position).1);
+            self.queue.queued -= 1;
+        }
+        if let Some(index) = best {
+            let units = sy_reset_due(&self.p, &self.queue, &self.tasks[index].vcpu);
+            if units > 0 {
+                (0..self.pcpus.len())
+                    .filter(|&other| other != number)
+                    .for_each(|other| self.charge(other));
+                sy_reset(&self.p, &mut self.queue, units, self.now);
+            }
+        }
+        if best != ran {
+            self.pcpus[number].running = best;
+            if let Some(index) = ran.filter(|&index| self.tasks[index].place == Place::Running) {
+                self.enqueue(index);
+            }
+        }
+        let here = &mut self.pcpus[number];
+        here.pcpu.busy = best.is_some().into();
+        let Some(index) = best else {
+            here.chooses_ns = FOREVER;
+            return;
+        };
+        let task = &mut self.tasks[index];
+        if best != ran {
+            here.charged_ns = self.now;
+            here.pcpu.started_ns = self.now;
+            task.place = Place::Running;
+            sy_start(&self.p, &mut self.queue, &mut here.pcpu, &mut task.vcpu, self.now);
+            task.vcpu.pcpu = number as u32;
+        }
+        let next = self.waiting.first().map(|&(_, index)| index);
+        let next = next.map(|index| self.tasks[index].vcpu.clone());
+        let task = &self.tasks[index];
+        let domain = &self.domains[task.domain];
+        let slice_ns = sy_slice(
+            &self.p,
+            &mut self.queue,
+            &here.pcpu,
+            domain,
+            &task.vcpu,
+            next.as_ref(),
+            self.now,
+        );
+        assert!(slice_ns > 0);
+        let blocks_ns = if task.work.run_ns > 0 { task.left_ns } else { FOREVER };
+        here.chooses_ns = self.now + (slice_ns + self.delay_ns).min(blocks_ns);
+    }
+
+    fn wake(&mut self, index: usize) {
+        let task = &mut self.tasks[index];
+        task.vcpu.runnable = 1;
+        task.wakes_ns = FOREVER;
+        task.left_ns = task.work.run_ns;
+        let domain = &mut self.domains[task.domain];
+        let requests = sy_wake(&self.p, &mut self.queue, domain, &mut task.vcpu, self.now);
+        self.park(index, requests);
+        if !self.tasks[index].parked {
+            self.enqueue(index);
+        }
+    }
+
+    fn domain_timer(&mut self, number: usize) {
+        let requests = sy_domain_timer(&self.p, &mut self.domains[number], self.now);
+        if requests & request::UNPARK == 0 {
+            return;
+        }
+        for index in 0..self.tasks.len() {
+            let task = &mut self.tasks[index];
+            if task.domain == number && task.parked {
+                task.parked = false;
+                if task.vcpu.runnable == 1 && task.place == Place::Blocked {
+                    self.enqueue(index);
+                }
+            }
+        }
+    }
+
+    /// Goes on to the next event, at most to `until_ns`.
+    fn step(&mut self, until_ns: u64) {
+        let times = self.tasks.iter().map(|task| task.wakes_ns);
+        let timers = self.domains.iter().map(|d| d.timer_ns).filter(|&timer_ns| timer_ns > 0);
+        let choices = self.pcpus.iter().map(|c| c.chooses_ns);
+        let next_ns = times.chain(timers).chain(choices).min().unwrap_or(until_ns);
+        self.now = next_ns.clamp(self.now, until_ns);
+        for number in 0..self.domains.len() {
+            if (1..=self.now).contains(&self.domains[number].timer_ns) {
+                self.domain_timer(number);
+            }
+        }
+        for index in 0..self.tasks.len() {
+            if self.tasks[index].wakes_ns <= self.now {
+                self.wake(index);
+            }
+        }
+        for number in 0..self.pcpus.len() {
+            if self.pcpus[number].chooses_ns <= self.now {
+                self.choose(number);
+            }
+        }
+    }
+
+    fn run(&mut self, length_ns: u64) {
+        let until_ns = self.now + length_ns;
+        while self.now < until_ns {
+            self.step(until_ns);
+        }
+    }
+}
+
+const BUSY: Work = Work { run_ns: 0, sleep_ns: 0 };
+
+fn weight(weight: u64) -> Settings {
+    Settings { weight, ..Settings::default() }
+}
+
+fn cap(cap_percent: u64) -> Settings {
+    Settings { cap_percent, ..Settings::default() }
+}
+
+/// Ratios up to 8: beyond about 10, one shortest run of 1 ms costs more than the floor of 4.20 keeps.
+#[test]
+fn busy_vcpus_of_one_queue_share_by_weight() {
+    for name in [OLD, NEW] {
+        for (pcpus, weights) in [
+            (1, vec![256, 256]),
+            (1, vec![256, 512]),
+            (1, vec![100, 800, 333, 256]),
+            (1, vec![128, 1024, 256, 512, 700, 130, 999, 256]),
+            (2, vec![256, 300, 400, 256, 512]),
+            (4, vec![256, 300, 400, 256, 512, 300, 333, 222, 190, 400]),
+        ] {
+            let mut host = Host::new(policy(name), pcpus);
+            weights.iter().for_each(|&value| host.add(weight(value), &[BUSY]));
+            host.run(60 * S);
+            let total: u64 = weights.iter().sum();
+            for (index, value) in weights.iter().enumerate() {
+                let fair_ns = (60 * S * u64::from(pcpus)) as f64 * *value as f64 / total as f64;
+                let share = host.used_ns(index) as f64 / fair_ns;
+                assert!((0.99..1.01).contains(&share), "{name} {weights:?}: {value} got {share}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_capped_domain_gets_its_cap_and_no_more() {
+    for (percent, vcpus) in
+        [(1, 1), (25, 1), (50, 1), (99, 1), (50, 4), (150, 2), (250, 4), (300, 5)]
+    {
+        let mut host = Host::new(policy(NEW), 4);
+        host.add(cap(percent), &vec![BUSY; vcpus]);
+        host.run(10 * S);
+        let budget_ns = 10 * MS * percent / 100;
+        assert_eq!(host.used_ns(0), 1000 * budget_ns, "{percent} % with {vcpus} vCPUs");
+    }
+    // 4.5 knows no caps; more than the vCPUs can use is none.
+    for (name, percent) in [(OLD, 25), (NEW, 100), (NEW, 400)] {
+        let mut host = Host::new(policy(name), 4);
+        host.add(cap(percent), &[BUSY]);
+        host.run(10 * S);
+        assert_eq!(host.used_ns(0), 10 * S);
+    }
+}
+
+#[test]
+fn siblings_share_a_budget_equally() {
+    let mut host = Host::new(policy(NEW), 2);
+    host.add(cap(10), &[BUSY; 8]);
+    host.run(10 * S);
+    for task in &host.tasks {
+        assert_eq!(task.used_ns, S / 8);
+    }
+}
+
+#[test]
+fn a_sleeping_or_uncapped_domain_has_no_timer() {
+    let mut host = Host::new(policy(NEW), 2);
+    let work = Work { run_ns: 3 * MS, sleep_ns: 30 * MS };
+    host.add(cap(50), &[work]);
+    host.add(Settings::default(), &[BUSY]);
+    // Awake from 31 to 34 ms, so that its period ends at 41 ms.
+    host.run(30 * MS - 1);
+    assert_eq!(host.domains[0].timer_ns, 0);
+    host.run(2);
+    assert_eq!(host.domains[0].timer_ns, 41 * MS);
+    host.run(9 * MS);
+    assert_eq!(host.domains[0].timer_ns, 41 * MS);
+    host.run(2 * MS);
+    assert_eq!((host.domains[0].timer_ns, host.domains[1].timer_ns), (0, 0));
+}
+
+#[test]
+fn what_a_blocking_vcpu_hands_back_wakes_its_parked_siblings() {
+    let mut host = Host::new(policy(NEW), 2);
+    // In the period from 200 ms on both hold 2.5 ms. The first is parked at 202.5 ms; the second
+    // comes at 201 ms and blocks at 203 ms, so that there is 0.5 ms for the first.
+    let sleeper = Work { run_ns: 2 * MS, sleep_ns: 201 * MS };
+    host.add(cap(50), &[BUSY, sleeper]);
+    host.run(210 * MS);
+    let periods = 21;
+    assert_eq!(host.used_ns(0), periods * 5 * MS);
+}
+
+/// Over random hosts: within k periods k budgets; in any window at most one more.
+#[test]
+fn caps_are_never_exceeded() {
+    for seed in 0..40 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut below = move |limit: u64| random.next_u64() % limit;
+        let mut host = Host::new(policy(NEW), 1 + below(4) as u32);
+        let mut caps = Vec::new();
+        for _ in 0..1 + below(5) {
+            let percent = below(2) * (1 + below(300));
+            let works: Vec<Work> = (0..1 + below(5))
+                .map(|_| Work {
+                    run_ns: below(4).min(1) * (1 + below(20 * MS)),
+                    sleep_ns: below(20 * MS),
+                })
+                .collect();
+            host.add(Settings { weight: 100 + below(500), ..cap(percent) }, &works);
+            caps.push(percent);
+        }
+        // (time, used) of each capped domain, at every event and at the starts of its periods.
+        let mut history: Vec<Vec<(u64, u64)>> = vec![Vec::new(); caps.len()];
+        let end_ns = Host::START_NS + 2 * S;
+        while host.now < end_ns {
+            host.step(end_ns);
+            for (index, percent) in caps.iter().enumerate() {
+                if *percent > 0 {
+                    history[index].push((host.now, host.used_ns(index)));
+                }
+            }
+        }
+        for (history, percent) in history.iter().zip(&caps) {
+            let budget_ns = 10 * MS * percent / 100;
+            for (now, used_ns) in history {
+                let allowed_ns = (now - Host::START_NS) * percent / 100 + budget_ns;
+                assert!(*used_ns <= allowed_ns, "seed {seed}, {percent} %: {used_ns} at {now}");
+            }
+            for (position, (from_ns, used_from_ns)) in history.iter().enumerate().step_by(7) {
+                for (to_ns, used_to_ns) in &history[position..] {
+                    let allowed_ns = (to_ns - from_ns) * percent / 100 + 2 * budget_ns;
+                    let used_ns = used_to_ns - used_from_ns;
+                    assert!(used_ns <= allowed_ns, "seed {seed}, {percent} %: {from_ns}..{to_ns}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_late_host_lets_through_is_paid_back() {
+    let mut host = Host::new(policy(NEW), 2);
+    host.delay_ns = 700 * US;
+    host.add(cap(30), &[BUSY, BUSY]);
+    host.run(10 * S);
+    let overrun_ns = host.used_ns(0) as i64 - 3 * S as i64;
+    assert!((-10 * MSI..=2 * MSI).contains(&overrun_ns), "{overrun_ns} ns");
 }

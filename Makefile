@@ -31,7 +31,7 @@ lint: ## formatting, warnings as errors, licenses
 	$(cargo) fmt --check
 	$(cargo) clippy --locked --workspace --all-targets -- -D warnings
 	find policy -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
-	shellcheck .ci/run scripts/*
+	shellcheck $$(git ls-files .ci scripts '*.sh')
 	scripts/check-spdx
 
 .PHONY: core-check

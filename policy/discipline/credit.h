@@ -299,6 +299,12 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 	return 0;
 }
 
+/* For who looks on: monitors and tests. */
+SY_FN s64 credit_credits(const struct sy_vcpu *v)
+{
+	return credit_vcpu_const(v)->credits;
+}
+
 /* ---- Who is next, for how long ---- */
 
 SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)

@@ -5,7 +5,8 @@ mod host;
 
 use host::{Host, MS, STEP_NS};
 use proptest::prelude::*;
-use steelyard_policy::Settings;
+use steelyard_policy::ffi::*;
+use steelyard_policy::{Policy, request, verdict};
 
 fn reservation(period_ms: u64, slice_ms: u64, extra_time: u64) -> Settings {
     Settings {
@@ -191,7 +192,7 @@ fn a_running_reservation_is_preempted_by_an_earlier_deadline_only() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Earliest deadline first meets every deadline while reservations do not exceed the pCPU: each
     /// busy vCPU has run for exactly k slices after k of its periods, and without extra_time never more.
@@ -250,6 +251,65 @@ proptest! {
             let runs = host.run_until((turn as u64 + 1) * MS);
             if host.tasks.iter().any(|task| task.vcpu.runnable == 1) {
                 prop_assert!(runs.iter().all(|(_, who)| who.is_some()));
+            }
+        }
+    }
+
+    /// Any calls in any order, with any times and settings: every answer is in its range, a slice
+    /// never exceeds what is reserved, and a vCPU is parked only if it may not use spare time.
+    #[test]
+    fn random_calls_are_answered(
+        settings in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), 0_u64..300), 4),
+        extra_time in 0_u64..2,
+        calls in prop::collection::vec((0_u8..10, 0_usize..4, any::<u64>(), any::<u64>()), 1..400),
+    ) {
+        let p = Policy::named("sedf").unwrap().parameters().clone();
+        let (mut q, mut c) = (Queue::default(), Pcpu::default());
+        let mut tasks: Vec<(Domain, Vcpu)> = settings
+            .iter()
+            .map(|&(weight, period_ns, slice_ns, cap_percent)| {
+                let (mut d, mut v) = (Domain::default(), Vcpu::default());
+                let settings = Settings { weight, period_ns, slice_ns, cap_percent, extra_time };
+                sy_domain_init(&p, &mut d, &settings, 1, 1);
+                sy_vcpu_init(&p, &mut d, &mut v, 1);
+                sy_join(&p, &mut q, &mut d, &mut v, 1);
+                (d, v)
+            })
+            .collect();
+        for (call, which, ran_ns, now) in calls {
+            let other = tasks[(which + 1) % 4].1.clone();
+            let (d, v) = &mut tasks[which];
+            v.runnable = (ran_ns % 2) as u32;
+            let asked = match call {
+                0 => sy_wake(&p, &mut q, d, v, now),
+                1 => sy_block(&p, &mut q, d, v, now),
+                2 => sy_charge(&p, &mut q, d, v, ran_ns, now),
+                3 => sy_vcpu_timer(&p, &mut q, d, v, now),
+                4 => sy_leave(&p, &mut q, d, v, now) | sy_join(&p, &mut q, d, v, now),
+                5 => {
+                    sy_start(&p, &mut q, &mut c, v, now);
+                    0
+                }
+                6 => {
+                    prop_assert!(sy_key(&p, &mut q, d, v, now) < 3 << 62);
+                    0
+                }
+                7 => {
+                    prop_assert!(sy_lead(&p, &q, &c, v, &other, now).abs() <= 1);
+                    0
+                }
+                8 => {
+                    prop_assert!(sy_consider(&p, &q, &c, Some(&other), v, now) <= verdict::STOP);
+                    0
+                }
+                _ => {
+                    let slice_ns = sy_slice(&p, &mut q, &c, d, v, Some(&other), now);
+                    prop_assert!((1..=10_000 * MS).contains(&slice_ns));
+                    0
+                }
+            };
+            if asked & request::PARK != 0 {
+                prop_assert!(extra_time == 0 || d.settings.cap_percent != 0);
             }
         }
     }

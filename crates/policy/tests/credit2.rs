@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Credit2: answers worked out by hand, the constant-time reset against a plain walk over every
 //! vCPU, and shares and caps on a host of a few lines.
+// A helper of a test may panic as the test may.
+#![allow(clippy::unwrap_used)]
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -102,7 +104,7 @@ impl Bench {
         sy_consider(&self.p, &self.queue, pcpu, best, &self.vcpus[candidate], now)
     }
 
-    fn load_after_start(&mut self, index: usize, now: u64) {
+    fn start(&mut self, index: usize, now: u64) {
         let Bench { p, queue, vcpus, .. } = self;
         sy_start(p, queue, &mut Pcpu::default(), &mut vcpus[index], now);
     }
@@ -303,6 +305,9 @@ fn a_yield_lets_the_next_one_go_first_once() {
         sy_yield(p, queue, &mut domains[0], &mut vcpus[0], S + 100 * US);
         assert_eq!(bench.consider(&pcpu, Some(0), 1, S + 100 * US), answer);
         assert_eq!(bench.consider(&pcpu, Some(0), 1, S + 600 * US), verdict::STOP);
+        // It has let another one go first and is back.
+        bench.start(0, S + 200 * US);
+        assert_eq!(bench.consider(&pcpu, Some(0), 1, S + 200 * US), verdict::STOP);
     }
 }
 
@@ -311,7 +316,7 @@ fn load_is_averaged_over_the_window() {
     // The window is 2^30 ns, a load of one is 2^18; times are rounded down to 2^10 ns.
     let p = policy_with(NEW, &[("load_start_permille", "0")]);
     let mut bench = Bench::new(p, &[256]);
-    bench.load_after_start(0, 1 << 10);
+    bench.start(0, 1 << 10);
     // Half a window of load 1 after nothing: 1/2; half a window more: 1/2 + 1/2 - 1/4 = 3/4.
     assert_eq!(sy_load(&bench.p, &mut bench.queue, (1 << 10) + (1 << 29)), 1 << 17);
     assert_eq!(sy_load(&bench.p, &mut bench.queue, (1 << 10) + (1 << 30)), 3 << 16);
@@ -329,7 +334,7 @@ fn a_balance_moves_what_narrows_the_difference() {
         let [mut from, mut to] = [from, to].map(|busy| {
             let mut bench = Bench::new(policy(NEW), &vec![256; busy]);
             bench.queue.pcpus = pcpus;
-            (0..busy).for_each(|index| bench.load_after_start(index, 1 << 10));
+            (0..busy).for_each(|index| bench.start(index, 1 << 10));
             bench
         });
         assert_eq!(sy_load(&from.p, &mut from.queue, now), (from.vcpus.len() as u64) << 18);
@@ -342,7 +347,7 @@ fn a_balance_moves_what_narrows_the_difference() {
     // 2 against 1 would become 1 against 2.
     assert_eq!(gain(2, 1, 4), 0);
     assert_eq!(gain(1, 0, 4), 0);
-    assert!(gain(0 + 1, 3, 4) <= 0);
+    assert!(gain(1, 3, 4) <= 0);
     // The tolerance is 1 while no queue is full and 1/8 beyond.
     let moved = |difference_permille: u64, pcpus: u32| {
         let name = format!("{difference_permille}");
@@ -627,8 +632,8 @@ fn compare_with_walk(name: &str, seed: u64, steps: u64) -> usize {
                     _ => due,
                 };
                 if units > 0 {
-                    for other in 0..VCPUS {
-                        if places[other] == Place::Running && core.queue_of[other] == queue {
+                    for (other, place) in places.iter().enumerate() {
+                        if *place == Place::Running && core.queue_of[other] == queue {
                             let ran_ns = below(2) * below(3 * MS);
                             core.charge(other, ran_ns);
                             walk.burn(other, ran_ns);
@@ -696,6 +701,7 @@ struct Host {
     pcpus: Vec<HostPcpu>,
     /// Time from the end of a slice to the choice.
     delay_ns: u64,
+    shortest_slice_ns: u64,
 }
 
 struct HostPcpu {
@@ -726,6 +732,7 @@ impl Host {
             waiting: Vec::new(),
             pcpus: (0..pcpus).map(host_pcpu).collect(),
             delay_ns: 0,
+            shortest_slice_ns: FOREVER,
         }
     }
 
@@ -899,6 +906,7 @@ impl Host {
             self.now,
         );
         assert!(slice_ns > 0);
+        self.shortest_slice_ns = self.shortest_slice_ns.min(slice_ns);
         let blocks_ns = if task.work.run_ns > 0 { task.left_ns } else { FOREVER };
         here.chooses_ns = self.now + (slice_ns + self.delay_ns).min(blocks_ns);
     }
@@ -1020,6 +1028,17 @@ fn a_capped_domain_gets_its_cap_and_no_more() {
 }
 
 #[test]
+fn a_lone_vcpu_spends_the_budget_in_equal_parts() {
+    let mut host = Host::new(policy(NEW), 1);
+    let asleep = Work { run_ns: 1, sleep_ns: 100 * S };
+    // 5 ms do not divide by 3.
+    host.add(cap(50), &[BUSY, asleep, asleep]);
+    host.run(S);
+    assert_eq!(host.used_ns(0), S / 2);
+    assert!(host.shortest_slice_ns >= 1_666_665, "{} ns", host.shortest_slice_ns);
+}
+
+#[test]
 fn siblings_share_a_budget_equally() {
     let mut host = Host::new(policy(NEW), 2);
     host.add(cap(10), &[BUSY; 8]);
@@ -1067,11 +1086,13 @@ fn caps_are_never_exceeded() {
         let mut host = Host::new(policy(NEW), 1 + below(4) as u32);
         let mut caps = Vec::new();
         for _ in 0..1 + below(5) {
-            let percent = below(2) * (1 + below(300));
+            let percent = [0, 1 + below(30), 1 + below(300)][below(3) as usize];
             let works: Vec<Work> = (0..1 + below(5))
-                .map(|_| Work {
-                    run_ns: below(4).min(1) * (1 + below(20 * MS)),
-                    sleep_ns: below(20 * MS),
+                .map(|_| match below(4) {
+                    0 => BUSY,
+                    1 => Work { run_ns: 1 + below(100 * US), sleep_ns: below(10 * MS) },
+                    2 => Work { run_ns: 1 + below(20 * MS), sleep_ns: below(20 * MS) },
+                    _ => Work { run_ns: 1 + below(50 * MS), sleep_ns: below(200 * MS) },
                 })
                 .collect();
             host.add(Settings { weight: 100 + below(500), ..cap(percent) }, &works);

@@ -102,6 +102,27 @@ state! {
     } 10
 }
 
+impl Vcpu {
+    /// A vCPU that belongs to this pCPU, all else zero.
+    pub fn on(pcpu: u32) -> Self {
+        Vcpu { pcpu, ..Vcpu::default() }
+    }
+}
+
+impl Queue {
+    /// A queue of so many pCPUs, all else zero.
+    pub fn of(pcpus: u32) -> Self {
+        Queue { pcpus, ..Queue::default() }
+    }
+}
+
+impl Pcpu {
+    /// A pCPU of this number, all else zero.
+    pub fn numbered(id: u32) -> Self {
+        Pcpu { id, ..Pcpu::default() }
+    }
+}
+
 #[repr(C)]
 pub(crate) struct CParameter {
     pub name: *const c_char,

@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Guest, Step, TaskValue, Times, rate};
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -21,5 +22,42 @@ pub struct Disk {
 impl Default for Disk {
     fn default() -> Self {
         Disk { block_bytes: 1 << 20, block_service: Nanoseconds::from_us(100) }
+    }
+}
+
+pub(super) struct Program {
+    config: Disk,
+    /// When each thread's block was asked for.
+    asked_ns: Vec<Option<u64>>,
+    blocks: Times,
+}
+
+impl Program {
+    pub fn new(config: &Disk, threads: u32) -> Self {
+        let asked_ns = vec![None; threads as usize];
+        Program { config: config.clone(), asked_ns, blocks: Times::new() }
+    }
+}
+
+impl super::Program for Program {
+    fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
+        let asked_ns = &mut self.asked_ns[thread as usize];
+        match asked_ns.take() {
+            Some(asked) => {
+                self.blocks.record(guest.now_ns - asked);
+                Step::Compute(self.config.block_service.0)
+            }
+            None => {
+                *asked_ns = Some(guest.now_ns);
+                Step::Disk(self.config.block_bytes)
+            }
+        }
+    }
+
+    fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {
+        let bytes = self.blocks.count() as f64 * self.config.block_bytes as f64;
+        let mut values = vec![rate("throughput", "MB/s", bytes / 1e6, elapsed_ns)];
+        values.extend(self.blocks.values("block"));
+        values
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! To add one: a module here, a variant of [`Workload`], an arm in [`Workload::program`].
 
+mod backend;
 mod busy;
 mod disk;
 mod ping;
@@ -13,9 +14,11 @@ mod stream;
 mod sysbench_cpu;
 mod web;
 
+use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use backend::Backend;
 pub use busy::Busy;
 pub use disk::Disk;
 pub use ping::Ping;
@@ -24,6 +27,9 @@ pub use spinlock::Spinlock;
 pub use stream::{Direction, Stream};
 pub use sysbench_cpu::SysbenchCpu;
 pub use web::{Client, Web};
+
+use crate::measure::TaskValue;
+use crate::random::Random;
 
 /// What the threads of a task do.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -45,4 +51,220 @@ pub enum Workload {
     Spinlock(Spinlock),
     /// The run and sleep times of recorded threads.
     Replay(Replay),
+}
+
+impl Workload {
+    /// The name that a scenario uses.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Workload::Busy(_) => "busy",
+            Workload::SysbenchCpu(_) => "sysbench-cpu",
+            Workload::Web(_) => "web",
+            Workload::Ping(_) => "ping",
+            Workload::Stream(_) => "stream",
+            Workload::Disk(_) => "disk",
+            Workload::Spinlock(_) => "spinlock",
+            Workload::Replay(_) => "replay",
+        }
+    }
+
+    pub(crate) fn program(&self, threads: u32) -> Box<dyn Program> {
+        match self {
+            Workload::Busy(config) => Box::new(busy::Program::new(config, threads)),
+            Workload::SysbenchCpu(config) => Box::new(sysbench_cpu::Program::new(config, threads)),
+            Workload::Web(config) => Box::new(web::Program::new(config, threads)),
+            Workload::Ping(config) => Box::new(ping::Program::new(config, threads)),
+            Workload::Stream(config) => Box::new(stream::Program::new(config, threads)),
+            Workload::Disk(config) => Box::new(disk::Program::new(config, threads)),
+            Workload::Spinlock(config) => Box::new(spinlock::Program::new(config, threads)),
+            Workload::Replay(config) => Box::new(replay::Program::new(config)),
+        }
+    }
+}
+
+macro_rules! into_workload {
+    ($($config:ident),*) => {
+        $(impl From<$config> for Workload {
+            fn from(config: $config) -> Self {
+                Workload::$config(config)
+            }
+        })*
+    };
+}
+into_workload!(Busy, SysbenchCpu, Web, Ping, Stream, Disk, Spinlock, Replay);
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Uses so much CPU time.
+    Compute(u64),
+    /// Sleeps for so many ns.
+    Sleep(u64),
+    /// Takes the next packet that has come for the task, waiting for one if there is none.
+    Receive,
+    /// Sends to the outside and goes on.
+    Send(Packet),
+    /// Reads or writes so many bytes on the disk, and waits for that.
+    Disk(u64),
+    /// Takes the task's spin lock, spinning until it is free.
+    Acquire,
+    /// Gives it back.
+    Release,
+    /// Passes on what the driver domain has worked off.
+    Deliver(Packet),
+    /// Ends.
+    End,
+}
+
+/// Packets that travel together, or a disk request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packet {
+    /// The task that it is for or from.
+    pub task: u32,
+    /// The thread that waits for a disk request.
+    pub thread: u32,
+    /// Which way.
+    pub way: Way,
+    /// The workload's own.
+    pub token: u64,
+    /// Number of packets.
+    pub packets: u32,
+    /// Bytes over all of them.
+    pub bytes: u64,
+    /// CPU time that the driver domain pays at this point of the way.
+    pub cost_ns: u64,
+}
+
+impl Packet {
+    /// Packets of this size in all.
+    pub fn new(token: u64, packets: u32, bytes: u64) -> Self {
+        Packet { token, packets, bytes, ..Packet::default() }
+    }
+}
+
+/// Which way a [`Packet`] goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From outside to a guest.
+    #[default]
+    In,
+    /// From a guest to the outside.
+    Out,
+    /// A request from a guest to the disk.
+    ToDisk,
+    /// Its completion.
+    FromDisk,
+}
+
+/// Something happened outside the host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The domain started.
+    Start,
+    /// The time of an [`Order::After`] has come.
+    Timer,
+    /// What the guest sent has arrived.
+    Arrived(Packet),
+    /// What was sent to the guest found its backlog full.
+    Dropped,
+}
+
+/// What the outside does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// Be told [`Event::Timer`] after so many ns.
+    After(u64),
+    /// Send to the task in the guest.
+    Send(Packet),
+}
+
+/// What a thread sees when it is asked for its next step.
+pub(crate) struct Guest<'a> {
+    pub now_ns: u64,
+    /// Since when the thread could have taken this step, had it had a pCPU.
+    pub ready_ns: u64,
+    pub random: &'a mut Random,
+    /// After [`Step::Receive`]: the packet.
+    pub received: Option<Packet>,
+}
+
+/// What the outside sees.
+pub(crate) struct Outside<'a> {
+    pub now_ns: u64,
+    pub random: &'a mut Random,
+    pub orders: &'a mut Vec<Order>,
+}
+
+/// A workload at work.
+pub(crate) trait Program: Send {
+    /// What this thread does next; called when the step before is done.
+    fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step;
+
+    /// What clients outside do.
+    fn outside(&mut self, event: Event, outside: &mut Outside<'_>) {
+        let _ = (event, outside);
+    }
+
+    /// Packets that may wait for the task before more are dropped.
+    fn backlog(&self) -> usize {
+        usize::MAX
+    }
+
+    /// The vCPU of the domain that this thread must stay on.
+    fn vcpu(&self, thread: u32) -> Option<u32> {
+        let _ = thread;
+        None
+    }
+
+    /// The workload's own result.
+    fn values(&self, elapsed_ns: u64) -> Vec<TaskValue>;
+}
+
+/// Times that a workload measures, to 0.1 %.
+pub(crate) struct Times(Histogram<u64>);
+
+impl Times {
+    pub fn new() -> Self {
+        // Cannot fail: 3 digits are among the 0..=5 that the library knows.
+        Times(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are valid")))
+    }
+
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Mean, p50, p99 and worst in ms.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = TaskValue> {
+        let some = !self.0.is_empty();
+        let figures = [
+            ("mean", self.0.mean()),
+            ("p50", self.0.value_at_quantile(0.5) as f64),
+            ("p99", self.0.value_at_quantile(0.99) as f64),
+            ("worst", self.0.max() as f64),
+        ];
+        let name = name.to_owned();
+        figures.into_iter().map(move |(figure, ns)| {
+            value(format!("{name} {figure}"), "ms", Some(false), some.then_some(ns / 1e6))
+        })
+    }
+}
+
+/// A figure of a workload.
+pub(crate) fn value(
+    name: impl Into<String>,
+    unit: &str,
+    more_is_better: Option<bool>,
+    value: Option<f64>,
+) -> TaskValue {
+    TaskValue { name: name.into(), unit: unit.to_owned(), more_is_better, value }
+}
+
+/// So many per second of elapsed time.
+pub(crate) fn rate(name: &str, unit: &str, count: f64, elapsed_ns: u64) -> TaskValue {
+    let seconds = elapsed_ns as f64 / 1e9;
+    value(name, unit, Some(true), (elapsed_ns > 0).then(|| count / seconds))
 }

@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::web::Server;
+use super::{Event, Guest, Order, Outside, Packet, Step, TaskValue, Times, value};
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -19,5 +21,54 @@ pub struct Ping {
 impl Default for Ping {
     fn default() -> Self {
         Ping { interval: Nanoseconds::from_ms(100), service: Nanoseconds::from_us(10) }
+    }
+}
+
+/// An echo request as `ping` sends it by default: 56 bytes of data, with its headers.
+const ECHO_BYTES: u64 = 98;
+
+pub(super) struct Program {
+    config: Ping,
+    server: Server,
+    sent: u64,
+    round_trips: Times,
+}
+
+impl Program {
+    pub fn new(config: &Ping, threads: u32) -> Self {
+        let server = Server::new(threads);
+        Program { config: config.clone(), server, sent: 0, round_trips: Times::new() }
+    }
+}
+
+impl super::Program for Program {
+    fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
+        self.server.next(thread, guest, self.config.service.0, ECHO_BYTES)
+    }
+
+    fn outside(&mut self, event: Event, outside: &mut Outside<'_>) {
+        let interval_ns = self.config.interval.0.max(1);
+        match event {
+            // Not in step with the host's own periods.
+            Event::Start => {
+                let first = outside.random.below(interval_ns);
+                outside.orders.push(Order::After(first));
+            }
+            Event::Timer => {
+                self.sent += 1;
+                outside.orders.push(Order::Send(Packet::new(outside.now_ns, 1, ECHO_BYTES)));
+                outside.orders.push(Order::After(interval_ns));
+            }
+            Event::Arrived(echo) => self.round_trips.record(outside.now_ns - echo.token),
+            Event::Dropped => {}
+        }
+    }
+
+    fn values(&self, _: u64) -> Vec<TaskValue> {
+        let mut values: Vec<_> = self.round_trips.values("round trip").collect();
+        let answered = self.round_trips.count() as f64;
+        values.push(value("answered", "echoes", Some(true), Some(answered)));
+        values.push(value("sent", "echoes", None, Some(self.sent as f64)));
+        values
     }
 }

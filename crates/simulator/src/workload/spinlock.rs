@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Guest, Step, TaskValue, Times, rate};
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -20,5 +21,54 @@ pub struct Spinlock {
 impl Default for Spinlock {
     fn default() -> Self {
         Spinlock { compute: Nanoseconds::from_us(50), hold: Nanoseconds::from_us(5) }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Outside,
+    Computed,
+    /// Since when it has wanted the lock.
+    Acquired(u64),
+    Held,
+}
+
+pub(super) struct Program {
+    config: Spinlock,
+    threads: Vec<State>,
+    acquisitions: Times,
+}
+
+impl Program {
+    pub fn new(config: &Spinlock, threads: u32) -> Self {
+        Program {
+            config: config.clone(),
+            threads: vec![State::Outside; threads as usize],
+            acquisitions: Times::new(),
+        }
+    }
+}
+
+impl super::Program for Program {
+    fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
+        let state = &mut self.threads[thread as usize];
+        let (next, step) = match *state {
+            State::Outside => (State::Computed, Step::Compute(self.config.compute.0)),
+            State::Computed => (State::Acquired(guest.now_ns), Step::Acquire),
+            State::Acquired(wanted_ns) => {
+                self.acquisitions.record(guest.now_ns - wanted_ns);
+                (State::Held, Step::Compute(self.config.hold.0))
+            }
+            State::Held => (State::Outside, Step::Release),
+        };
+        *state = next;
+        step
+    }
+
+    fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {
+        let count = self.acquisitions.count() as f64;
+        let mut values = vec![rate("acquisitions", "1/s", count, elapsed_ns)];
+        values.extend(self.acquisitions.values("acquisition"));
+        values
     }
 }

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Event, Guest, Order, Outside, Packet, Step, TaskValue, rate};
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -40,5 +41,103 @@ impl Default for Stream {
             window_packets: 64,
             packet_service: Nanoseconds::from_us(3),
         }
+    }
+}
+
+/// Packets that a segmentation offload handles as one piece.
+const CHUNK_PACKETS: u32 = 16;
+const ACKNOWLEDGEMENT_BYTES: u64 = 66;
+
+pub(super) struct Program {
+    config: Stream,
+    chunk: u32,
+    /// Packets that may still be sent by the guest.
+    window: u32,
+    /// Per thread: the packets that it has computed for and must now send or acknowledge.
+    pending: Vec<u32>,
+    bytes: u64,
+}
+
+impl Program {
+    pub fn new(config: &Stream, threads: u32) -> Self {
+        let window = config.window_packets.max(1);
+        Program {
+            config: config.clone(),
+            chunk: window.min(CHUNK_PACKETS),
+            window,
+            pending: vec![0; threads as usize],
+            bytes: 0,
+        }
+    }
+
+    fn data(&self, packets: u32) -> Packet {
+        let bytes = self.config.packet_bytes.saturating_mul(packets.into());
+        Packet::new(packets.into(), packets, bytes)
+    }
+
+    fn acknowledgement(packets: u32) -> Packet {
+        Packet::new(packets.into(), 1, ACKNOWLEDGEMENT_BYTES)
+    }
+
+    fn compute(&self, packets: u32) -> Step {
+        Step::Compute(self.config.packet_service.0.saturating_mul(packets.into()))
+    }
+}
+
+impl super::Program for Program {
+    fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
+        let received = guest.received.take().map(|packet| packet.token as u32);
+        let pending = std::mem::take(&mut self.pending[thread as usize]);
+        match self.config.direction {
+            Direction::Send => {
+                self.window += received.unwrap_or(0);
+                if pending > 0 {
+                    return Step::Send(self.data(pending));
+                }
+                let packets = self.chunk.min(self.window);
+                if packets == 0 {
+                    return Step::Receive;
+                }
+                self.window -= packets;
+                self.pending[thread as usize] = packets;
+                self.compute(packets)
+            }
+            Direction::Receive => {
+                if let Some(packets) = received {
+                    self.pending[thread as usize] = packets;
+                    return self.compute(packets);
+                }
+                if pending > 0 {
+                    self.bytes += self.data(pending).bytes;
+                    return Step::Send(Self::acknowledgement(pending));
+                }
+                Step::Receive
+            }
+        }
+    }
+
+    fn outside(&mut self, event: Event, outside: &mut Outside<'_>) {
+        match (self.config.direction, event) {
+            (Direction::Send, Event::Arrived(data)) => {
+                self.bytes += data.bytes;
+                outside.orders.push(Order::Send(Self::acknowledgement(data.token as u32)));
+            }
+            (Direction::Receive, Event::Start) => {
+                let mut left = self.window;
+                while left > 0 {
+                    let packets = left.min(self.chunk);
+                    outside.orders.push(Order::Send(self.data(packets)));
+                    left -= packets;
+                }
+            }
+            (Direction::Receive, Event::Arrived(acknowledgement)) => {
+                outside.orders.push(Order::Send(self.data(acknowledgement.token as u32)));
+            }
+            _ => {}
+        }
+    }
+
+    fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {
+        vec![rate("throughput", "Mbit/s", self.bytes as f64 * 8.0 / 1e6, elapsed_ns)]
     }
 }

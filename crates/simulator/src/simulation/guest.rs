@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest kernels: each schedules its threads on its vCPUs, as a small fair scheduler does.
+//! A domain has one queue of ready threads, ordered by the CPU time that they have had; a thread
+//! that wakes takes a vCPU with nothing to do, or preempts one that had much more. A guest does not
+//! know whether a vCPU of its own has a pCPU: a thread on a preempted vCPU stays there.
+
+use crate::run_queue::RunQueue;
+use crate::workload::{Guest, Step};
+
+use super::{NONE, Simulation, Status};
+
+/// How much CPU time a sleeper may have missed and still catch up, and how far behind a thread must
+/// be to preempt when it wakes: Linux's defaults on one CPU.
+const SLEEPER_CREDIT_NS: u64 = 3_000_000;
+const WAKEUP_GRANULARITY_NS: u64 = 1_000_000;
+/// Steps without CPU time that a thread may take in a row: then a program is taken to be stuck in a
+/// loop, and each further step costs a moment.
+const FREE_STEPS: u32 = 100_000;
+
+pub(super) struct GuestKernel {
+    slice_ns: u64,
+    /// Threads that wait for a vCPU, by virtual run time.
+    ready: RunQueue,
+    /// The virtual run time of who was picked last; never goes back.
+    least_ns: u64,
+}
+
+impl GuestKernel {
+    pub fn new(slice_ns: u64) -> Self {
+        GuestKernel { slice_ns: slice_ns.max(1), ready: RunQueue::default(), least_ns: 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThreadStatus {
+    /// Waits for a timer, a packet or the disk.
+    Asleep,
+    /// In the guest's queue.
+    Ready,
+    /// On a vCPU.
+    Current,
+    Ended,
+}
+
+impl Simulation {
+    /// Works out what the guest on this pCPU did up to now.
+    pub(super) fn progress(&mut self, pcpu: u32) {
+        let entry = &mut self.pcpus[pcpu as usize];
+        let elapsed_ns = self.now_ns - entry.progress_ns;
+        entry.progress_ns = self.now_ns;
+        if entry.current == NONE || elapsed_ns == 0 {
+            return;
+        }
+        let vcpu = &mut self.vcpus[entry.current as usize];
+        // What is owed to the machinery comes first.
+        let paid_ns = vcpu.debt_ns.min(elapsed_ns);
+        vcpu.debt_ns -= paid_ns;
+        vcpu.times.overhead_ns += paid_ns;
+        let ran_ns = elapsed_ns - paid_ns;
+        vcpu.guest_left_ns = vcpu.guest_left_ns.saturating_sub(ran_ns);
+        let thread = &mut self.threads[vcpu.thread as usize];
+        thread.vruntime_ns += ran_ns;
+        thread.left_ns = thread.left_ns.saturating_sub(ran_ns);
+        if thread.spins {
+            vcpu.times.spun_ns += ran_ns;
+        }
+    }
+
+    /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
+    /// progress is that of now.
+    pub(super) fn arm(&mut self, pcpu: u32) {
+        let entry = &self.pcpus[pcpu as usize];
+        let vcpu = &self.vcpus[entry.current as usize];
+        let mut left_ns = self.threads[vcpu.thread as usize].left_ns;
+        if !self.domains[vcpu.domain as usize].guest.ready.is_empty() {
+            left_ns = left_ns.min(vcpu.guest_left_ns);
+        }
+        let guest_ns = self.now_ns.saturating_add(vcpu.debt_ns).saturating_add(left_ns);
+        self.timers.set(pcpu, entry.slice_end_ns.min(guest_ns));
+    }
+
+    /// The time has come for which [`Simulation::arm`] set the timer.
+    pub(super) fn pcpu_event(&mut self, pcpu: u32) {
+        self.progress(pcpu);
+        let entry = &self.pcpus[pcpu as usize];
+        let current = entry.current;
+        if entry.slice_end_ns <= self.now_ns {
+            self.events.timers += 1;
+            self.interrupt(pcpu);
+        }
+        let vcpu = &self.vcpus[current as usize];
+        if vcpu.debt_ns == 0 {
+            let thread = &self.threads[vcpu.thread as usize];
+            if thread.left_ns > 0 {
+                if vcpu.guest_left_ns == 0 {
+                    self.events.timers += 1;
+                    self.rotate(current, 0);
+                }
+            } else if thread.spins {
+                self.pause_loop_exit(pcpu);
+            } else {
+                self.advance(pcpu);
+            }
+        }
+        // Interrupted pCPUs choose when the event is over, and are armed then.
+        if self.pcpus[pcpu as usize].current != NONE && !self.pcpus[pcpu as usize].interrupted {
+            self.arm(pcpu);
+        }
+    }
+
+    /// The vCPU starts on the pCPU: the guest sees what has happened meanwhile.
+    pub(super) fn guest_start(&mut self, vcpu: u32) {
+        self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
+        let thread = self.vcpus[vcpu as usize].thread;
+        let entry = &self.threads[thread as usize];
+        if entry.spins && self.tasks[entry.task as usize].lock_holder == NONE {
+            self.take_lock(thread);
+        }
+    }
+
+    // ---- Threads ----
+
+    /// The thread on the pCPU has done its step: it takes the next ones up to one that needs time.
+    fn advance(&mut self, pcpu: u32) {
+        let vcpu = self.pcpus[pcpu as usize].current;
+        let mut steps = 0;
+        loop {
+            let thread = self.vcpus[vcpu as usize].thread;
+            let entry = &mut self.threads[thread as usize];
+            if entry.left_ns > 0 {
+                return;
+            }
+            steps += 1;
+            if steps > FREE_STEPS {
+                entry.left_ns = 1_000;
+                return;
+            }
+            let task = &mut self.tasks[entry.task as usize];
+            let mut guest = Guest {
+                now_ns: self.now_ns,
+                ready_ns: std::mem::replace(&mut entry.ready_ns, u64::MAX).min(self.now_ns),
+                random: &mut entry.random,
+                received: entry.received.take(),
+            };
+            let sleeps = match task.program.next(entry.index, &mut guest) {
+                Step::Compute(ns) => {
+                    entry.left_ns = ns;
+                    false
+                }
+                Step::Sleep(ns) => {
+                    let wake_ns = self.now_ns.saturating_add(ns.max(1));
+                    self.timers.set(self.timer_base.thread + thread, wake_ns);
+                    true
+                }
+                Step::Receive => {
+                    entry.received = task.inbox.pop_front();
+                    if entry.received.is_none() {
+                        task.receivers.push_back(thread);
+                    }
+                    entry.received.is_none()
+                }
+                Step::Send(packet) => {
+                    let task = entry.task;
+                    self.exit(vcpu);
+                    self.send(task, packet);
+                    false
+                }
+                Step::Disk(bytes) => {
+                    let task = entry.task;
+                    self.exit(vcpu);
+                    self.request(task, thread, bytes);
+                    true
+                }
+                Step::Acquire => {
+                    if task.lock_holder == NONE {
+                        task.lock_holder = thread;
+                    } else {
+                        task.lock_waiters.push_back(thread);
+                        entry.spins = true;
+                        entry.left_ns = self.costs.pause_loop_window.0.max(1);
+                    }
+                    false
+                }
+                Step::Release => {
+                    task.lock_holder = NONE;
+                    self.pass_lock(thread);
+                    false
+                }
+                Step::Deliver(packet) => {
+                    self.deliver(packet);
+                    false
+                }
+                Step::End => {
+                    entry.status = ThreadStatus::Ended;
+                    self.leave_vcpu(pcpu);
+                    if self.pcpus[pcpu as usize].current == NONE {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if sleeps {
+                self.threads[thread as usize].status = ThreadStatus::Asleep;
+                self.leave_vcpu(pcpu);
+                if self.pcpus[pcpu as usize].current == NONE {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The thread on the pCPU's vCPU has left it: another comes, or the vCPU blocks.
+    fn leave_vcpu(&mut self, pcpu: u32) {
+        let vcpu = self.pcpus[pcpu as usize].current;
+        let entry = &self.vcpus[vcpu as usize];
+        match self.first_ready(entry.domain, vcpu) {
+            Some(next) => self.pick(vcpu, next),
+            None => {
+                self.vcpus[vcpu as usize].thread = NONE;
+                self.exit(vcpu);
+                self.vcpu_block(pcpu);
+            }
+        }
+    }
+
+    /// The ready thread of the domain that comes next on this vCPU.
+    fn first_ready(&self, domain: u32, vcpu: u32) -> Option<u32> {
+        self.domains[domain as usize].guest.ready.iter().find(|&thread| {
+            let bound = self.threads[thread as usize].bound;
+            bound == NONE || bound == vcpu
+        })
+    }
+
+    /// A ready thread comes onto the vCPU.
+    fn pick(&mut self, vcpu: u32, thread: u32) {
+        let entry = &mut self.threads[thread as usize];
+        let guest = &mut self.domains[entry.domain as usize].guest;
+        guest.ready.remove(entry.vruntime_ns, thread);
+        self.put(vcpu, thread);
+    }
+
+    fn put(&mut self, vcpu: u32, thread: u32) {
+        let entry = &mut self.threads[thread as usize];
+        let guest = &mut self.domains[entry.domain as usize].guest;
+        guest.least_ns = guest.least_ns.max(entry.vruntime_ns);
+        entry.status = ThreadStatus::Current;
+        entry.vcpu = vcpu;
+        let target = &mut self.vcpus[vcpu as usize];
+        target.thread = thread;
+        target.guest_left_ns = guest.slice_ns;
+    }
+
+    /// The ready thread that comes next replaces the one on the vCPU if it had less CPU time, by
+    /// more than the margin.
+    fn rotate(&mut self, vcpu: u32, margin_ns: u64) {
+        let target = &mut self.vcpus[vcpu as usize];
+        let (domain, current) = (target.domain, target.thread);
+        if target.guest_left_ns == 0 {
+            target.guest_left_ns = self.domains[domain as usize].guest.slice_ns;
+        }
+        let Some(next) = self.first_ready(domain, vcpu) else { return };
+        let current_ns = self.threads[current as usize].vruntime_ns;
+        if self.threads[next as usize].vruntime_ns.saturating_add(margin_ns) < current_ns {
+            self.threads[current as usize].status = ThreadStatus::Ready;
+            self.pick(vcpu, next);
+            self.domains[domain as usize].guest.ready.insert(current_ns, current);
+        }
+    }
+
+    /// The thread has something to do again. True if that woke its vCPU.
+    pub(super) fn thread_wake(&mut self, thread: u32) -> bool {
+        let entry = &mut self.threads[thread as usize];
+        let domain = &self.domains[entry.domain as usize];
+        let (home, bound) = (entry.vcpu, entry.bound != NONE);
+        entry.ready_ns = self.now_ns;
+        entry.vruntime_ns =
+            entry.vruntime_ns.max(domain.guest.least_ns.saturating_sub(SLEEPER_CREDIT_NS));
+        let home = if bound { entry.bound } else { home };
+        let mut free = [home].into_iter().chain(domain.vcpus.clone().filter(|_| !bound));
+        if let Some(vcpu) = free.find(|&vcpu| self.vcpus[vcpu as usize].thread == NONE) {
+            self.put(vcpu, thread);
+            self.vcpu_wake(vcpu);
+            return true;
+        }
+        entry.status = ThreadStatus::Ready;
+        let (key, vcpus) = (entry.vruntime_ns, domain.vcpus.clone());
+        let domain = entry.domain as usize;
+        self.domains[domain].guest.ready.insert(key, thread);
+        // Running siblings must look at the queue in time; home may be preempted at once.
+        for vcpu in vcpus {
+            let entry = &self.vcpus[vcpu as usize];
+            if entry.status == Status::Running {
+                let pcpu = entry.ran_on;
+                self.progress(pcpu);
+                if vcpu == home {
+                    self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
+                }
+                self.arm(pcpu);
+            }
+        }
+        false
+    }
+
+    /// The vCPU pays for a VM exit.
+    fn exit(&mut self, vcpu: u32) {
+        self.vcpus[vcpu as usize].debt_ns += self.costs.vm_exit.0;
+    }
+
+    // ---- Spin locks ----
+
+    /// The thread on the pCPU has spun for the whole window: the hardware reports it.
+    fn pause_loop_exit(&mut self, pcpu: u32) {
+        self.events.timers += 1;
+        let vcpu = self.pcpus[pcpu as usize].current;
+        self.exit(vcpu);
+        let thread = self.vcpus[vcpu as usize].thread;
+        self.threads[thread as usize].left_ns = self.costs.pause_loop_window.0.max(1);
+        self.vcpu_yield(pcpu);
+    }
+
+    /// A free lock goes to the first of those who spin for it on a pCPU right now; who has lost its
+    /// pCPU cannot see that it is free.
+    fn pass_lock(&mut self, releaser: u32) {
+        let task = self.threads[releaser as usize].task;
+        let waiters = &self.tasks[task as usize].lock_waiters;
+        let sees = |&waiter: &u32| {
+            let thread = &self.threads[waiter as usize];
+            thread.status == ThreadStatus::Current
+                && self.vcpus[thread.vcpu as usize].status == Status::Running
+        };
+        let Some(heir) = waiters.iter().copied().find(sees) else { return };
+        let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].ran_on;
+        self.progress(pcpu);
+        self.take_lock(heir);
+        self.arm(pcpu);
+    }
+
+    fn take_lock(&mut self, thread: u32) {
+        let entry = &mut self.threads[thread as usize];
+        entry.spins = false;
+        entry.left_ns = 0;
+        let task = &mut self.tasks[entry.task as usize];
+        task.lock_holder = thread;
+        task.lock_waiters.retain(|&waiter| waiter != thread);
+    }
+}

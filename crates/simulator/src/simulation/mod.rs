@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One run of one host under one policy: the state, its creation, and the loop over events.
+//!
+//! What happens is split by who does it: the host scheduling vCPUs (`host`), the guest kernels
+//! scheduling threads (`guest`), network and disk (`io`), and what is measured (`observe`).
+//! Everything is an index into a vector; after the start nothing is allocated per event.
+
+mod guest;
+mod host;
+mod io;
+mod observe;
+
+use std::collections::VecDeque;
+
+use steelyard_policy::{Parameters, Policy, Settings, ffi};
+
+use crate::config::{ConfigError, Costs, Io, Setup};
+use crate::measure::{Events, Trace};
+use crate::random::Random;
+use crate::run_queue::RunQueue;
+use crate::timers::Timers;
+use crate::topology::{Mask, Topology};
+use crate::waits::WaitRecorder;
+use crate::workload::{Backend, Order, Packet, Program};
+
+/// No index.
+const NONE: u32 = u32::MAX;
+
+/// One run of one host under one policy. The same arguments give the same bytes, anywhere.
+pub struct Simulation {
+    // Constant.
+    policy: Parameters,
+    label: String,
+    seed: u64,
+    topology: Topology,
+    costs: Costs,
+    io: Io,
+    tick_ns: u64,
+    account_ns: u64,
+    timer_base: TimerBase,
+    /// Sets of pCPUs that vCPUs may use.
+    allowed: Vec<Mask>,
+
+    // The host.
+    now_ns: u64,
+    end_ns: u64,
+    timers: Timers,
+    accounting: ffi::Accounting,
+    pcpus: Vec<Pcpu>,
+    queues: Vec<Queue>,
+    domains: Vec<Domain>,
+    vcpus: Vec<Vcpu>,
+    /// pCPUs with no vCPU that nobody has interrupted yet.
+    idle: Mask,
+    /// Queues in which a vCPU waits.
+    nonempty: Mask,
+    /// pCPUs that must choose again, in the order in which they were interrupted.
+    interrupted: VecDeque<u32>,
+    /// Queues that asked for balance.
+    unbalanced: VecDeque<u32>,
+    /// Where the search for an idle pCPU in rotation goes on.
+    rotor: u32,
+    /// Balances so far.
+    balances: u32,
+    /// Domains in the order in which accounting visits them.
+    account_order: Vec<u32>,
+
+    // Guests and devices.
+    threads: Vec<Thread>,
+    tasks: Vec<Task>,
+    devices: io::Devices,
+    orders: Vec<Order>,
+
+    // What is measured.
+    events: Events,
+    trace: Option<Trace>,
+}
+
+/// Where each kind of timer begins.
+#[derive(Clone, Copy)]
+struct TimerBase {
+    tick: u32,
+    vcpu: u32,
+    domain: u32,
+    thread: u32,
+    accounting: u32,
+    flight: u32,
+}
+
+struct Pcpu {
+    state: ffi::Pcpu,
+    queue: u32,
+    /// vCPUs that were created here.
+    placed: u32,
+    /// The vCPU that runs here.
+    current: u32,
+    /// The vCPU that ran here last, whose data is in the caches.
+    last: u32,
+    /// Up to when `current` was charged.
+    charged_ns: u64,
+    /// Up to when the guest's progress was worked out.
+    progress_ns: u64,
+    /// When to choose again.
+    slice_end_ns: u64,
+    idle_since_ns: u64,
+    idle_ns: u64,
+    switches: u64,
+    interrupted: bool,
+    history: observe::History,
+}
+
+struct Queue {
+    state: ffi::Queue,
+    waiting: RunQueue,
+    pcpus: Vec<u32>,
+    /// Every vCPU that belongs here.
+    members: Vec<u32>,
+}
+
+struct Domain {
+    state: ffi::Domain,
+    name: String,
+    weight: u32,
+    cap_percent: u32,
+    vcpus: std::ops::Range<u32>,
+    tasks: std::ops::Range<u32>,
+    guest: guest::GuestKernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Blocked,
+    Waiting,
+    Running,
+}
+
+struct Vcpu {
+    state: ffi::Vcpu,
+    domain: u32,
+    queue: u32,
+    /// Place among the queue's members.
+    member: u32,
+    status: Status,
+    /// Kept off the queue by a cap or reservation.
+    parked: bool,
+    /// In the queue, with this key.
+    queued: bool,
+    key: u64,
+    /// Woken and not yet run.
+    woken: bool,
+    /// A running vCPU: the pCPU whose queue it moves to when it stops.
+    move_to: u32,
+    allowed: u32,
+    /// pCPU on which it ran last, and until when.
+    ran_on: u32,
+    left_ns: u64,
+    /// Guest thread that it runs.
+    thread: u32,
+    /// CPU time left before the guest's scheduler looks whether another thread should run.
+    guest_left_ns: u64,
+    /// CPU time that it still owes to the machinery.
+    debt_ns: u64,
+    /// Since when it has this status, and since when it is parked.
+    since_ns: u64,
+    parked_ns: u64,
+    times: observe::Times,
+    waits: WaitRecorder,
+}
+
+struct Thread {
+    task: u32,
+    /// Number within its task.
+    index: u32,
+    domain: u32,
+    /// vCPU that it must stay on.
+    bound: u32,
+    /// vCPU that runs it or ran it last.
+    vcpu: u32,
+    status: guest::ThreadStatus,
+    /// CPU time up to its next step.
+    left_ns: u64,
+    /// CPU time in its guest, for the guest's own scheduler.
+    vruntime_ns: u64,
+    /// Since when it could have gone on; u64::MAX while it does.
+    ready_ns: u64,
+    /// It spins for its task's lock; then `left_ns` is the time up to a pause-loop exit.
+    spins: bool,
+    received: Option<Packet>,
+    random: Random,
+}
+
+struct Task {
+    domain: u32,
+    name: String,
+    program: Box<dyn Program>,
+    outside: Random,
+    inbox: VecDeque<Packet>,
+    /// Threads that wait for a packet.
+    receivers: VecDeque<u32>,
+    /// The thread that holds the task's spin lock, and those that want it.
+    lock_holder: u32,
+    lock_waiters: VecDeque<u32>,
+}
+
+impl Simulation {
+    /// A host at time 0.
+    ///
+    /// # Errors
+    /// What is wrong and where: see [`Setup::validate`].
+    pub fn new(setup: &Setup, policy: &Policy, seed: u64) -> Result<Simulation, ConfigError> {
+        setup.validate()?;
+        let parameters = policy.parameters().clone();
+        let topology = Topology::new(&setup.host);
+        let pcpus = topology.pcpus;
+        let mut simulation = Simulation {
+            label: policy.to_string(),
+            seed,
+            costs: setup.host.costs.clone(),
+            io: setup.host.io.clone(),
+            tick_ns: ffi::sy_tick_ns(&parameters),
+            account_ns: ffi::sy_account_ns(&parameters),
+            timer_base: TimerBase {
+                tick: 0,
+                vcpu: 0,
+                domain: 0,
+                thread: 0,
+                accounting: 0,
+                flight: 0,
+            },
+            allowed: vec![Mask::of(pcpus, 0..pcpus)],
+            // Policies take a time of 0 for "never".
+            now_ns: 0,
+            end_ns: 0,
+            timers: Timers::new(0),
+            accounting: ffi::Accounting::default(),
+            pcpus: vec![],
+            queues: vec![],
+            domains: vec![],
+            vcpus: vec![],
+            idle: Mask::of(pcpus, 0..pcpus),
+            nonempty: Mask::empty(pcpus),
+            interrupted: VecDeque::new(),
+            unbalanced: VecDeque::new(),
+            rotor: 0,
+            balances: 0,
+            account_order: (0..setup.domains.len() as u32).collect(),
+            threads: vec![],
+            tasks: vec![],
+            devices: io::Devices::default(),
+            orders: vec![],
+            events: Events::default(),
+            trace: None,
+            policy: parameters,
+            topology,
+        };
+        simulation.create_pcpus();
+        for domain in &setup.domains {
+            simulation.create_domain(domain, setup.host.io.driver_domain.as_ref());
+        }
+        simulation.create_timers(setup);
+        Ok(simulation)
+    }
+
+    fn create_pcpus(&mut self) {
+        let pcpus = self.topology.pcpus;
+        ffi::sy_accounting_init(&self.policy, &mut self.accounting, pcpus.into());
+        let ranges =
+            self.topology.queues(self.policy.scope(), ffi::sy_queue_pcpus_max(&self.policy));
+        for range in ranges {
+            let mut state = ffi::Queue::of(range.len() as u32);
+            ffi::sy_queue_init(&self.policy, &mut state, pcpus.into());
+            let queue = self.queues.len() as u32;
+            self.pcpus.extend(range.clone().map(|pcpu| Pcpu {
+                state: ffi::Pcpu::numbered(pcpu),
+                queue,
+                placed: 0,
+                current: NONE,
+                last: NONE,
+                charged_ns: 0,
+                progress_ns: 0,
+                slice_end_ns: 0,
+                idle_since_ns: 0,
+                idle_ns: 0,
+                switches: 0,
+                interrupted: false,
+                history: observe::History::default(),
+            }));
+            let waiting = RunQueue::default();
+            self.queues.push(Queue { state, waiting, pcpus: range.collect(), members: vec![] });
+        }
+    }
+
+    fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
+        let domain = self.domains.len() as u32;
+        let mut state = ffi::Domain::default();
+        let mut settings = Settings {
+            weight: config.weight.into(),
+            cap_percent: config.cap_percent.into(),
+            slice_ns: config.slice.map_or(0, |slice| slice.0),
+            ..Settings::default()
+        };
+        // Only one discipline knows reservations; there the slice is part of one.
+        if self.policy_is("sedf") {
+            settings.slice_ns = 0;
+            if let Some(reservation) = &config.sedf {
+                settings.period_ns = reservation.period.0;
+                settings.slice_ns = reservation.slice.0;
+                settings.extra_time = reservation.extra_time.into();
+            }
+        }
+        let now = self.policy_now();
+        ffi::sy_domain_init(&self.policy, &mut state, &settings, config.vcpus.into(), now);
+        let first_vcpu = self.vcpus.len() as u32;
+        let first_task = self.tasks.len() as u32;
+        self.domains.push(Domain {
+            state,
+            name: config.name.clone(),
+            weight: config.weight,
+            cap_percent: config.cap_percent,
+            vcpus: first_vcpu..first_vcpu + config.vcpus,
+            tasks: first_task..first_task,
+            guest: guest::GuestKernel::new(config.guest_slice.0),
+        });
+        for index in 0..config.vcpus {
+            let pin = match config.pin.as_slice() {
+                [] => None,
+                [one] => Some(one),
+                each => each.get(index as usize),
+            };
+            self.create_vcpu(domain, pin);
+        }
+        for task in &config.task {
+            let name = task.name.clone().unwrap_or_else(|| task.workload.name().to_owned());
+            self.create_task(domain, name, task.threads, task.workload.program(task.threads));
+        }
+        if driver_domain == Some(&config.name) {
+            self.devices.driver = self.tasks.len() as u32;
+            let backend = Box::new(Backend::new(config.vcpus));
+            self.create_task(domain, "backend".to_owned(), config.vcpus, backend);
+        }
+        self.domains[domain as usize].tasks.end = self.tasks.len() as u32;
+    }
+
+    fn create_vcpu(&mut self, domain: u32, pin: Option<&crate::units::CpuSet>) {
+        let pcpus = self.topology.pcpus;
+        let allowed = match pin {
+            None => 0,
+            Some(pin) => {
+                let mask = Mask::of(pcpus, pin.iter());
+                let known = self.allowed.iter().position(|other| *other == mask);
+                known.unwrap_or_else(|| {
+                    self.allowed.push(mask);
+                    self.allowed.len() - 1
+                })
+            }
+        };
+        // Where fewest vCPUs belong already, per pCPU; among equals the first.
+        let mask = &self.allowed[allowed];
+        let pcpu = (0..pcpus)
+            .filter(|&pcpu| mask.contains(pcpu))
+            .min_by_key(|&pcpu| self.pcpus[pcpu as usize].placed)
+            .unwrap_or(0);
+        self.pcpus[pcpu as usize].placed += 1;
+
+        let now = self.policy_now();
+        let queue = self.pcpus[pcpu as usize].queue;
+        let mut state = ffi::Vcpu::on(pcpu);
+        let domain_state = &mut self.domains[domain as usize].state;
+        ffi::sy_vcpu_init(&self.policy, domain_state, &mut state, now);
+        let members = &mut self.queues[queue as usize].members;
+        let member = members.len() as u32;
+        members.push(self.vcpus.len() as u32);
+        let requests = ffi::sy_join(
+            &self.policy,
+            &mut self.queues[queue as usize].state,
+            domain_state,
+            &mut state,
+            now,
+        );
+        self.vcpus.push(Vcpu {
+            state,
+            domain,
+            queue,
+            member,
+            status: Status::Blocked,
+            parked: false,
+            queued: false,
+            key: 0,
+            woken: false,
+            move_to: NONE,
+            allowed: allowed as u32,
+            ran_on: NONE,
+            left_ns: 0,
+            thread: NONE,
+            guest_left_ns: 0,
+            debt_ns: 0,
+            since_ns: 0,
+            parked_ns: 0,
+            times: observe::Times::default(),
+            waits: WaitRecorder::default(),
+        });
+        self.queue_requests(queue, requests);
+    }
+
+    fn create_task(&mut self, domain: u32, name: String, threads: u32, program: Box<dyn Program>) {
+        let task = self.tasks.len() as u32;
+        let first_task = self.domains[domain as usize].tasks.start;
+        let domain_name = self.domains[domain as usize].name.clone();
+        let task_number = (task - first_task).to_string();
+        let stream = |part: &str| Random::named(self.seed, &[&domain_name, &task_number, part]);
+        let vcpus = &self.domains[domain as usize].vcpus;
+        self.threads.extend((0..threads).map(|index| Thread {
+            task,
+            index,
+            domain,
+            bound: program.vcpu(index).map_or(NONE, |vcpu| vcpus.start + vcpu % vcpus.len() as u32),
+            // Spread over the vCPUs at first.
+            vcpu: vcpus.start + index % vcpus.len() as u32,
+            status: guest::ThreadStatus::Asleep,
+            left_ns: 0,
+            vruntime_ns: 0,
+            ready_ns: 0,
+            spins: false,
+            received: None,
+            random: stream(&index.to_string()),
+        }));
+        let outside = stream("outside");
+        self.tasks.push(Task {
+            domain,
+            name,
+            program,
+            outside,
+            inbox: VecDeque::new(),
+            receivers: VecDeque::new(),
+            lock_holder: NONE,
+            lock_waiters: VecDeque::new(),
+        });
+    }
+
+    fn create_timers(&mut self, setup: &Setup) {
+        let pcpus = self.pcpus.len();
+        let mut timers = Timers::new(pcpus);
+        self.timer_base = TimerBase {
+            tick: timers.grow(pcpus),
+            vcpu: timers.grow(self.vcpus.len()),
+            domain: timers.grow(self.domains.len()),
+            thread: timers.grow(self.threads.len()),
+            accounting: timers.grow(1),
+            flight: timers.grow(0),
+        };
+        self.timers = timers;
+        if self.account_ns > 0 {
+            self.timers.set(self.timer_base.accounting, self.account_ns);
+        }
+        for (index, thread) in self.threads.iter_mut().enumerate() {
+            let start_ns = setup.domains[thread.domain as usize].start.0;
+            self.timers.set(self.timer_base.thread + index as u32, start_ns);
+        }
+        for task in 0..self.tasks.len() as u32 {
+            let start_ns = setup.domains[self.tasks[task as usize].domain as usize].start.0;
+            self.launch(io::Flight::Start(task), start_ns);
+        }
+        for vcpu in 0..self.vcpus.len() as u32 {
+            self.arm_vcpu_timer(vcpu);
+        }
+    }
+
+    fn policy_is(&self, name: &str) -> bool {
+        self.label.split('@').next() == Some(name)
+    }
+
+    /// The clock as policies see it: it starts above zero.
+    #[inline]
+    fn policy_now(&self) -> u64 {
+        self.now_ns + EPOCH_NS
+    }
+
+    /// Records who runs and who waits from `start_ns` to `end_ns`. Call it before the run.
+    pub fn trace(&mut self, start_ns: u64, end_ns: u64) {
+        self.trace = Some(Trace { start_ns, end_ns, segments: vec![] });
+    }
+
+    /// Runs until this time, from where it stopped.
+    pub fn run_until(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+        while let Some((timer, now_ns)) = self.timers.pop(end_ns) {
+            self.now_ns = now_ns;
+            self.fire(timer);
+            self.settle();
+        }
+        self.now_ns = self.now_ns.max(end_ns);
+    }
+
+    /// The time up to which it ran.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn fire(&mut self, timer: u32) {
+        let base = self.timer_base;
+        if timer < base.tick {
+            self.pcpu_event(timer);
+        } else if timer < base.vcpu {
+            self.tick(timer - base.tick);
+        } else if timer < base.domain {
+            self.vcpu_timer(timer - base.vcpu);
+        } else if timer < base.thread {
+            self.domain_timer(timer - base.domain);
+        } else if timer < base.accounting {
+            let woke = self.thread_wake(timer - base.thread);
+            // A wake-up of a vCPU is counted as that.
+            self.events.timers += u64::from(!woke);
+        } else if timer == base.accounting {
+            self.account();
+        } else {
+            self.events.timers += 1;
+            self.land(timer - base.flight);
+        }
+    }
+
+    /// Lets interrupted pCPUs choose, until none is left.
+    fn settle(&mut self) {
+        loop {
+            if let Some(pcpu) = self.interrupted.pop_front() {
+                self.pcpus[pcpu as usize].interrupted = false;
+                self.schedule(pcpu);
+            } else if let Some(queue) = self.unbalanced.pop_front() {
+                self.balance(queue);
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+/// What the policies' clock shows at the beginning: they take a time of 0 for "never".
+const EPOCH_NS: u64 = 1_000_000_000;

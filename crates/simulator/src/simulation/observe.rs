@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is measured while it runs, and the report at the end.
+
+use crate::measure::{
+    DomainMeasure, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TimeMeasure, Trace, VcpuMeasure,
+};
+use crate::waits::WaitRecorder;
+
+use super::{NONE, Simulation, Status};
+
+/// Runs that a pCPU remembers, to say who ran during a wait.
+const REMEMBERED: usize = 64;
+/// pCPUs looked at for that, where many share a queue.
+const LOOKED_AT: usize = 64;
+/// vCPUs named for a worst wait.
+const NAMED: usize = 8;
+
+/// The last runs on a pCPU.
+pub(super) struct History {
+    /// vCPU, from, until.
+    runs: [(u32, u64, u64); REMEMBERED],
+    next: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        History { runs: [(NONE, 0, 0); REMEMBERED], next: 0 }
+    }
+}
+
+impl History {
+    #[inline]
+    fn push(&mut self, vcpu: u32, start_ns: u64, end_ns: u64) {
+        self.runs[self.next] = (vcpu, start_ns, end_ns);
+        self.next = (self.next + 1) % REMEMBERED;
+    }
+}
+
+/// Sums of one vCPU; see [`TimeMeasure`].
+#[derive(Default)]
+pub(super) struct Times {
+    pub gotten_ns: u64,
+    pub waited_ns: u64,
+    pub blocked_ns: u64,
+    pub parked_ns: u64,
+    pub overhead_ns: u64,
+    pub spun_ns: u64,
+    pub switches: u64,
+    pub migrations: u64,
+    pub preemptions: u64,
+}
+
+impl Simulation {
+    /// Ends the time that the vCPU spent in its status, and begins another.
+    #[inline]
+    pub(super) fn set_status(&mut self, vcpu: u32, status: Status) {
+        let now_ns = self.now_ns;
+        let entry = &mut self.vcpus[vcpu as usize];
+        let length_ns = now_ns - entry.since_ns;
+        match entry.status {
+            Status::Blocked => entry.times.blocked_ns += length_ns,
+            Status::Waiting => entry.times.waited_ns += length_ns,
+            Status::Running => entry.times.gotten_ns += length_ns,
+        }
+        let (was, start_ns) = (entry.status, entry.since_ns);
+        entry.status = status;
+        entry.since_ns = now_ns;
+        match was {
+            Status::Blocked => {}
+            Status::Running => {
+                let pcpu = entry.ran_on;
+                self.pcpus[pcpu as usize].history.push(vcpu, start_ns, now_ns);
+                self.record_segment(vcpu, Some(pcpu), start_ns);
+            }
+            Status::Waiting => {
+                if entry.waits.record(length_ns) {
+                    self.describe_worst_wait(vcpu, start_ns);
+                }
+                self.record_segment(vcpu, None, start_ns);
+            }
+        }
+    }
+
+    fn record_segment(&mut self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) {
+        let Some(trace) = &mut self.trace else { return };
+        let start_ns = start_ns.max(trace.start_ns);
+        let end_ns = self.now_ns.min(trace.end_ns);
+        if start_ns < end_ns {
+            let domain = self.vcpus[vcpu as usize].domain;
+            let vcpu = vcpu - self.domains[domain as usize].vcpus.start;
+            trace.segments.push(Segment { domain, vcpu, pcpu, start_ns, end_ns });
+        }
+    }
+
+    #[cold]
+    fn describe_worst_wait(&mut self, vcpu: u32, start_ns: u64) {
+        let queue = &self.queues[self.vcpus[vcpu as usize].queue as usize];
+        let mut ran: Vec<(u32, u64)> = vec![];
+        for &pcpu in queue.pcpus.iter().take(LOOKED_AT) {
+            let pcpu = &self.pcpus[pcpu as usize];
+            let current = (pcpu.current != NONE)
+                .then(|| (pcpu.current, self.vcpus[pcpu.current as usize].since_ns, self.now_ns));
+            for (other, from, until) in pcpu.history.runs.iter().copied().chain(current) {
+                let overlap_ns = until.min(self.now_ns).saturating_sub(from.max(start_ns));
+                if other == NONE || other == vcpu || overlap_ns == 0 {
+                    continue;
+                }
+                match ran.iter_mut().find(|(known, _)| *known == other) {
+                    Some((_, sum_ns)) => *sum_ns += overlap_ns,
+                    None => ran.push((other, overlap_ns)),
+                }
+            }
+        }
+        ran.sort_unstable_by_key(|&(other, ns)| (std::cmp::Reverse(ns), other));
+        let ran = ran.into_iter().take(NAMED).map(|(other, ran_ns)| {
+            let domain = &self.domains[self.vcpus[other as usize].domain as usize];
+            Ran { domain: domain.name.clone(), vcpu: other - domain.vcpus.start, ran_ns }
+        });
+        let ran = ran.collect();
+        let length_ns = self.now_ns - start_ns;
+        let entry = &mut self.vcpus[vcpu as usize];
+        let index = vcpu - self.domains[entry.domain as usize].vcpus.start;
+        entry.waits.set_worst(index, start_ns, length_ns, ran);
+    }
+
+    /// Ends what is under way now, so that every sum and trace reaches up to now.
+    fn close(&mut self) {
+        for pcpu in 0..self.pcpus.len() as u32 {
+            self.progress(pcpu);
+        }
+        for vcpu in 0..self.vcpus.len() as u32 {
+            let entry = &mut self.vcpus[vcpu as usize];
+            if entry.parked {
+                entry.times.parked_ns += self.now_ns - entry.parked_ns;
+                entry.parked_ns = self.now_ns;
+            }
+        }
+    }
+
+    /// Sums of a vCPU, with what is under way.
+    fn times(&self, vcpu: u32) -> TimeMeasure {
+        let entry = &self.vcpus[vcpu as usize];
+        let times = &entry.times;
+        let open_ns = self.now_ns - entry.since_ns;
+        let open = |status| if entry.status == status { open_ns } else { 0 };
+        TimeMeasure {
+            gotten_ns: times.gotten_ns + open(Status::Running),
+            waited_ns: times.waited_ns + open(Status::Waiting),
+            blocked_ns: times.blocked_ns + open(Status::Blocked),
+            parked_ns: times.parked_ns,
+            overhead_ns: times.overhead_ns,
+            spun_ns: times.spun_ns,
+            switches: times.switches,
+            migrations: times.migrations,
+            preemptions: times.preemptions,
+            waits: entry.waits.measure(),
+        }
+    }
+
+    /// What was measured up to now. A wait that has not ended counts in the sums, not among the
+    /// single waits, unless it is the longest of its vCPU.
+    pub fn measure(&mut self) -> Run {
+        self.close();
+        for vcpu in 0..self.vcpus.len() as u32 {
+            let entry = &self.vcpus[vcpu as usize];
+            let start_ns = entry.since_ns;
+            let length_ns = self.now_ns - start_ns;
+            let longest_ns = entry.waits.worst_ns();
+            if entry.status == Status::Waiting && length_ns > longest_ns {
+                self.describe_worst_wait(vcpu, start_ns);
+            }
+        }
+        let elapsed_ns = self.now_ns;
+        let pcpus = self.pcpus.iter().map(|pcpu| PcpuMeasure {
+            idle_ns: pcpu.idle_ns
+                + if pcpu.current == NONE { elapsed_ns - pcpu.idle_since_ns } else { 0 },
+            switches: pcpu.switches,
+        });
+        let pcpus = pcpus.collect();
+        let mut domains: Vec<_> = (0..self.domains.len()).map(|d| self.measure_domain(d)).collect();
+        let limits: Vec<_> = (0..self.domains.len()).map(|d| self.usable_percent(d)).collect();
+        let fairness = crate::fairness::entitle(&mut domains, &limits, self.topology.pcpus);
+        Run {
+            policy: self.label.clone(),
+            seed: self.seed,
+            elapsed_ns,
+            events: self.events,
+            fairness,
+            pcpus,
+            domains,
+        }
+    }
+
+    fn measure_domain(&self, domain: usize) -> DomainMeasure {
+        let domain = &self.domains[domain];
+        let mut time = TimeMeasure::default();
+        let mut waits = WaitRecorder::default();
+        let mut vcpus = vec![];
+        for vcpu in domain.vcpus.clone() {
+            let measure = self.times(vcpu);
+            waits.add(&self.vcpus[vcpu as usize].waits);
+            time.gotten_ns += measure.gotten_ns;
+            time.waited_ns += measure.waited_ns;
+            time.blocked_ns += measure.blocked_ns;
+            time.parked_ns += measure.parked_ns;
+            time.overhead_ns += measure.overhead_ns;
+            time.spun_ns += measure.spun_ns;
+            time.switches += measure.switches;
+            time.migrations += measure.migrations;
+            time.preemptions += measure.preemptions;
+            vcpus.push(VcpuMeasure { time: measure });
+        }
+        time.waits = waits.measure();
+        let tasks = domain.tasks.clone().map(|task| {
+            let task = &self.tasks[task as usize];
+            TaskMeasure { name: task.name.clone(), values: task.program.values(self.now_ns) }
+        });
+        DomainMeasure {
+            name: domain.name.clone(),
+            weight: domain.weight,
+            cap_percent: domain.cap_percent,
+            share_percent: 100.0 * time.gotten_ns as f64 / self.now_ns.max(1) as f64,
+            entitlement_percent: 0.0,
+            tasks: tasks.collect(),
+            time,
+            vcpus,
+        }
+    }
+
+    /// What the domain could use at most, in percent of one pCPU: its vCPUs, the pCPUs that they
+    /// may use, its cap.
+    fn usable_percent(&self, domain: usize) -> f64 {
+        let domain = &self.domains[domain];
+        let vcpus = domain.vcpus.len();
+        let reachable = (0..self.topology.pcpus).filter(|&pcpu| {
+            domain
+                .vcpus
+                .clone()
+                .any(|vcpu| self.allowed[self.vcpus[vcpu as usize].allowed as usize].contains(pcpu))
+        });
+        let usable = 100.0 * vcpus.min(reachable.count()) as f64;
+        match domain.cap_percent {
+            0 => usable,
+            cap => usable.min(f64::from(cap)),
+        }
+    }
+
+    /// The trace so far.
+    pub fn take_trace(&mut self) -> Trace {
+        for vcpu in 0..self.vcpus.len() as u32 {
+            let entry = &self.vcpus[vcpu as usize];
+            let start_ns = entry.since_ns;
+            match entry.status {
+                Status::Blocked => {}
+                Status::Waiting => self.record_segment(vcpu, None, start_ns),
+                Status::Running => self.record_segment(vcpu, Some(entry.ran_on), start_ns),
+            }
+        }
+        self.trace.take().unwrap_or_default()
+    }
+}

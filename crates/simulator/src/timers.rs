@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The queue of events: a hierarchical timing wheel that is exact to the nanosecond.
+//!
+//! Each timer is a small index. Setting and cancelling are O(1); a timer on its way to expiry moves
+//! down at most once per level. Level `n` has 64 slots of 64^n ns; a timer stands on the level of
+//! the highest six-bit digit in which its time differs from now, so that the slots of a level never
+//! wrap. Timers of the same time fire in the order in which they were set: they always share a slot,
+//! and moving a slot down keeps its order.
+
+const BITS: u32 = 6;
+const SLOTS: usize = 1 << BITS;
+const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Timer {
+    time_ns: u64,
+    next: u32,
+    previous: u32,
+    /// Slot index over all levels; NONE while it is not set.
+    slot: u32,
+}
+
+/// All timers of a simulation.
+pub(crate) struct Timers {
+    now_ns: u64,
+    timers: Vec<Timer>,
+    /// First and last timer of each slot.
+    slots: Vec<(u32, u32)>,
+    /// One bit per slot that holds a timer.
+    occupied: [u64; LEVELS],
+}
+
+impl Timers {
+    /// So many timers, none set, at time 0.
+    pub fn new(count: usize) -> Self {
+        let mut timers = Timers {
+            now_ns: 0,
+            timers: vec![],
+            slots: vec![(NONE, NONE); SLOTS * LEVELS],
+            occupied: [0; LEVELS],
+        };
+        timers.grow(count);
+        timers
+    }
+
+    /// Adds timers; the index of the first new one.
+    pub fn grow(&mut self, count: usize) -> u32 {
+        let first = self.timers.len();
+        let unset = Timer { time_ns: 0, next: NONE, previous: NONE, slot: NONE };
+        self.timers.resize(first + count, unset);
+        first as u32
+    }
+
+    /// Lets the timer fire at this time, not before now, instead of when it was set for.
+    #[inline]
+    pub fn set(&mut self, timer: u32, time_ns: u64) {
+        let time_ns = time_ns.max(self.now_ns);
+        let entry = &self.timers[timer as usize];
+        if entry.slot != NONE {
+            if entry.time_ns == time_ns {
+                return;
+            }
+            self.unlink(timer);
+        }
+        self.timers[timer as usize].time_ns = time_ns;
+        self.link(timer);
+    }
+
+    /// Whether the timer is set.
+    #[inline]
+    pub fn is_set(&self, timer: u32) -> bool {
+        self.timers[timer as usize].slot != NONE
+    }
+
+    /// Lets it not fire.
+    #[inline]
+    pub fn cancel(&mut self, timer: u32) {
+        if self.is_set(timer) {
+            self.unlink(timer);
+        }
+    }
+
+    /// Takes the next timer that is due by `limit_ns`; time advances to it, or to the limit.
+    #[inline]
+    pub fn pop(&mut self, limit_ns: u64) -> Option<(u32, u64)> {
+        loop {
+            let Some(level) = self.occupied.iter().position(|&bits| bits != 0) else {
+                self.now_ns = limit_ns;
+                return None;
+            };
+            let index = self.occupied[level].trailing_zeros() as usize;
+            let slot = level * SLOTS + index;
+            let first = self.slots[slot].0;
+            if level == 0 {
+                let time_ns = self.timers[first as usize].time_ns;
+                if time_ns > limit_ns {
+                    self.now_ns = limit_ns;
+                    return None;
+                }
+                self.now_ns = time_ns;
+                self.unlink(first);
+                return Some((first, time_ns));
+            }
+            // Time enters this slot: its timers move to the levels below.
+            let shift = BITS * level as u32;
+            let above = if shift + BITS < u64::BITS { u64::MAX << (shift + BITS) } else { 0 };
+            let start_ns = (self.now_ns & above) | (index as u64) << shift;
+            if start_ns > limit_ns {
+                self.now_ns = limit_ns;
+                return None;
+            }
+            self.now_ns = start_ns;
+            self.slots[slot] = (NONE, NONE);
+            self.occupied[level] &= !(1 << index);
+            let mut timer = first;
+            while timer != NONE {
+                let next = self.timers[timer as usize].next;
+                self.link(timer);
+                timer = next;
+            }
+        }
+    }
+
+    #[inline]
+    fn link(&mut self, timer: u32) {
+        let time_ns = self.timers[timer as usize].time_ns;
+        // The lowest bit makes the logarithm defined; it cannot change the level.
+        let level = ((time_ns ^ self.now_ns) | 1).ilog2() / BITS;
+        let index = (time_ns >> (BITS * level)) as usize & (SLOTS - 1);
+        let slot = level as usize * SLOTS + index;
+        let (first, last) = self.slots[slot];
+        let entry = &mut self.timers[timer as usize];
+        entry.slot = slot as u32;
+        entry.previous = last;
+        entry.next = NONE;
+        if last == NONE {
+            self.slots[slot] = (timer, timer);
+            self.occupied[level as usize] |= 1 << index;
+        } else {
+            self.timers[last as usize].next = timer;
+            self.slots[slot] = (first, timer);
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, timer: u32) {
+        let Timer { next, previous, slot, .. } = self.timers[timer as usize];
+        let slot = slot as usize;
+        if previous == NONE {
+            self.slots[slot].0 = next;
+        } else {
+            self.timers[previous as usize].next = next;
+        }
+        if next == NONE {
+            self.slots[slot].1 = previous;
+        } else {
+            self.timers[next as usize].previous = previous;
+        }
+        if self.slots[slot].0 == NONE {
+            self.occupied[slot / SLOTS] &= !(1 << (slot % SLOTS));
+        }
+        self.timers[timer as usize].slot = NONE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Set(u32, u64),
+        Cancel(u32),
+        Pop(u64),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let distance = prop_oneof![0..3u64, 0..100u64, 0..100_000u64, 0..u64::MAX / 4];
+        prop_oneof![
+            4 => (0..20u32, distance.clone()).prop_map(|(timer, ns)| Operation::Set(timer, ns)),
+            1 => (0..20u32).prop_map(Operation::Cancel),
+            4 => distance.prop_map(Operation::Pop),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// Against a plain ordered map of (time, order of setting).
+        #[test]
+        fn fires_in_order_of_time_then_of_setting(operations in prop::collection::vec(operation(), 1..200)) {
+            let mut timers = Timers::new(20);
+            let mut reference = BTreeMap::<(u64, usize), u32>::new();
+            let mut now = 0u64;
+            for (order, operation) in operations.into_iter().enumerate() {
+                match operation {
+                    Operation::Set(timer, ns) => {
+                        let time = now.saturating_add(ns);
+                        let same = reference.iter().any(|(key, &other)| other == timer && key.0 == time);
+                        timers.set(timer, time);
+                        if !same {
+                            reference.retain(|_, other| *other != timer);
+                            reference.insert((time, order), timer);
+                        }
+                    }
+                    Operation::Cancel(timer) => {
+                        timers.cancel(timer);
+                        reference.retain(|_, other| *other != timer);
+                        prop_assert!(!timers.is_set(timer));
+                    }
+                    Operation::Pop(ns) => {
+                        let limit = now.saturating_add(ns);
+                        let expected = reference.first_key_value().filter(|(key, _)| key.0 <= limit);
+                        let expected = expected.map(|(&key, &timer)| (key, timer));
+                        let popped = timers.pop(limit);
+                        prop_assert_eq!(popped, expected.map(|(key, timer)| (timer, key.0)));
+                        now = expected.map_or(limit, |(key, _)| key.0);
+                        if let Some((key, _)) = expected {
+                            reference.remove(&key);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Single waits: a histogram of bounded size and the longest one.
+
+use hdrhistogram::Histogram;
+
+use crate::measure::{Ran, Waits, WorstWait};
+
+/// Waits are told apart from 512 ns up to an hour, to 1 %.
+const SHORTEST_NS: u64 = 512;
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// The waits of one vCPU, or of several.
+#[derive(Clone)]
+pub struct WaitRecorder {
+    histogram: Histogram<u32>,
+    worst: Option<WorstWait>,
+}
+
+impl Default for WaitRecorder {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(SHORTEST_NS, LONGEST_NS, 2);
+        // Cannot fail: the bounds are constants that the library accepts.
+        let histogram = histogram.unwrap_or_else(|_| unreachable!("constant bounds are valid"));
+        WaitRecorder { histogram, worst: None }
+    }
+}
+
+impl WaitRecorder {
+    /// Counts a wait. True if it is the longest so far: then [`WaitRecorder::set_worst`] follows.
+    #[inline]
+    #[must_use]
+    pub fn record(&mut self, length_ns: u64) -> bool {
+        self.histogram.saturating_record(length_ns);
+        length_ns > self.worst_ns()
+    }
+
+    /// Length of the longest wait so far.
+    pub fn worst_ns(&self) -> u64 {
+        self.worst.as_ref().map_or(0, |worst| worst.length_ns)
+    }
+
+    /// Describes the longest wait.
+    pub fn set_worst(&mut self, vcpu: u32, start_ns: u64, length_ns: u64, ran: Vec<Ran>) {
+        self.worst = Some(WorstWait { vcpu, start_ns, length_ns, ran });
+    }
+
+    /// Adds the waits of another.
+    pub fn add(&mut self, other: &WaitRecorder) {
+        // Cannot fail: all histograms here have the same bounds.
+        let _ = self.histogram.add(&other.histogram);
+        if other.worst_ns() > self.worst_ns() {
+            self.worst.clone_from(&other.worst);
+        }
+    }
+
+    /// What is reported.
+    pub fn measure(&self) -> Waits {
+        let quantile = |quantile| {
+            // The library answers with the upper end of the bucket, which may lie above the
+            // longest wait or, for waits of no length, above 0.
+            self.histogram.value_at_quantile(quantile).min(self.worst_ns())
+        };
+        Waits {
+            count: self.histogram.len(),
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            worst: self.worst.clone(),
+            histogram: self
+                .histogram
+                .iter_recorded()
+                .map(|bucket| (bucket.value_iterated_to(), u64::from(bucket.count_at_value())))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_within_a_percent() {
+        let mut waits = WaitRecorder::default();
+        for millisecond in 1..=1000u64 {
+            let length_ns = millisecond * 1_000_000;
+            assert!(waits.record(length_ns));
+            waits.set_worst(0, 0, length_ns, vec![]);
+        }
+        let measure = waits.measure();
+        assert_eq!(measure.count, 1000);
+        assert!(measure.p50_ns.abs_diff(500_000_000) < 5_000_000, "{}", measure.p50_ns);
+        assert!(measure.p99_ns.abs_diff(990_000_000) < 9_900_000, "{}", measure.p99_ns);
+        assert_eq!(measure.worst.map(|worst| worst.length_ns), Some(1_000_000_000));
+        assert_eq!(measure.histogram.iter().map(|&(_, count)| count).sum::<u64>(), 1000);
+    }
+}

@@ -28,6 +28,8 @@
  *    A host that visits in a fixed order instead loses what late domains leave over.
  *  - Exact debit: Xen keeps the part of a credit twice while a vCPU runs on (in start_time and in
  *    residual); here it is carried once.
+ *  - A vCPU that no tick ever finds running is never active, hence never judged, in all vintages: the
+ *    exact debit catches who dodges ticks as soon as one tick has found it.
  *  - A yield lets the head of the queue go first, whatever its priority, once. Then the vCPU is
  *    queued behind its equals; Xen also leaves one of lower priority between.
  *  - A yield that nobody took up is forgotten at the next tick.

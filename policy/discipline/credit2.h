@@ -9,8 +9,8 @@
  * so in proportion to its weight. A vCPU that ran on another pCPU must be ahead by the migration
  * resistance to be fetched, and gets a small compensation when it is.
  *
- * Source: xen/common/sched_credit2.c of 4.5, xen/common/sched/credit2.c of 4.20 (names of functions
- * and constants stand beside the parameters).
+ * Source: xen/common/sched_credit2.c of 4.5, xen/common/sched/credit2.c of 4.17, with the constants
+ * of 4.20 (names of functions and constants stand beside the parameters).
  *
  * State. A reset in constant time: the queue keeps the sum of all amounts it ever gave
  * (`given_ns`), and a vCPU the sum up to which its credit is settled. A step of a reset is
@@ -20,8 +20,8 @@
  *
  * The key is given_ns - credit: a reset leaves it as it is, so that the host's queue stays sorted.
  * It is out of date only for a waiting vCPU that a reset has clipped. Such a key says "more credit
- * than the limit", which is at least what it has; nobody has more than the limit (burning and the
- * floor lower credit, a reset and the compensation stop at the limit), hence
+ * than the limit", which is at least what it has; nobody has more than the limit (burning lowers
+ * credit, a reset and the compensation stop at the limit), hence
  *  - against who was queued before or between: both keys moved equally, and clipping is monotonic,
  *    so the order remains right, and equal credits stay first come, first served;
  *  - against who is queued later: its key is at least given_ns - limit, not below the old one, and
@@ -47,6 +47,11 @@
  *  - A cap is strict: a slice ends with the budget even if that is below the shortest run, and a
  *    grant is an equal part of the budget without a lower bound (budget.h). 4.20 rounds both up to
  *    0.5 ms and pays back.
+ *  - Where nobody is idle, 4.20 first asks the pCPU that the woken vCPU last ran on, and the others
+ *    only if it does not lead there: "idle_first" has that step, too.
+ *  - A yield holds for run_min_ns, within which the choice follows that it asks for.
+ *  - With the floor of 4.20 weights that differ by more than about 10 lose their proportion: one
+ *    shortest run costs the lower one more credit than the floor lets it owe.
  *  - A balance moves one vCPU; Xen also looks for the best pair to swap.
  *  - Soft affinity is not there.
  */

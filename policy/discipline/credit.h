@@ -2,20 +2,20 @@
 /*
  * Xen's Credit scheduler.
  *
- * Mechanism: each pCPU has a queue of three priorities, BOOST before UNDER before OVER, first come
- * first served within one. Who runs pays credits for the time it runs; once per accounting the host's
- * time is handed out as credits to the domains that are active, in proportion to their weights, and
- * who has credits left is UNDER, who has not OVER. Who wakes with credits left is BOOST until the
- * first tick that finds it running. A pCPU about to run nothing better than OVER looks for better
- * work in other queues.
+ * Mechanism: each pCPU has a queue of three priorities, BOOST before UNDER before OVER, first
+ * come first served within one. Who runs pays credits for the time it runs; once per accounting
+ * the host's time is handed out as credits to the domains that are active, in proportion to
+ * their weights, and who has credits left is UNDER, who has not OVER. Who wakes with credits
+ * left is BOOST until the first tick that finds it running. A pCPU about to run nothing better
+ * than OVER looks for better work in other queues.
  *
  * Source: Xen, xen/common/sched_credit.c (3.3.0, 4.2, 4.5) and xen/common/sched/credit.c (4.20).
  *
- * State: per vCPU credits, priority, whether it is on the active list, parked, yielding; per domain
- * how many of its vCPUs are active; per host the weight of what is active and the balance of credits
- * after the last accounting; per queue which accounting it was sorted after; per pCPU when it may
- * steal next. A vCPU becomes active when a tick finds it running and leaves when it has saved more
- * than one accounting's credits.
+ * State: per vCPU credits, priority, whether it is on the active list, parked, yielding; per
+ * domain how many of its vCPUs are active; per host the weight of what is active and the balance
+ * of credits after the last accounting; per queue which accounting it was sorted after; per pCPU
+ * when it may steal next. A vCPU becomes active when a tick finds it running and leaves when it
+ * has saved more than one accounting's credits.
  *
  * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns).
  *
@@ -23,13 +23,13 @@
  * steal_*.
  *
  * Readings
- *  - Xen moves a domain that was held at its peak to the head of its list if one before it took less
- *    than it could have, so that in the next accounting those after it get what it leaves: SY_FIRST.
- *    A host that visits in a fixed order instead loses what late domains leave over.
- *  - Exact debit: Xen keeps the part of a credit twice while a vCPU runs on (in start_time and in
- *    residual); here it is carried once.
- *  - A vCPU that no tick ever finds running is never active, hence never judged, in all vintages: the
- *    exact debit catches who dodges ticks as soon as one tick has found it.
+ *  - Xen moves a domain that was held at its peak to the head of its list if one before it took
+ *    less than it could have, so that in the next accounting those after it get what it leaves:
+ *    SY_FIRST. A host that visits in a fixed order instead loses what late domains leave over.
+ *  - Exact debit: Xen keeps the part of a credit twice while a vCPU runs on (in start_time and
+ *    in residual); here it is carried once.
+ *  - A vCPU that no tick ever finds running is never active, hence never judged, in all
+ *    vintages: the exact debit catches who dodges ticks as soon as one tick has found it.
  *  - A yield lets the head of the queue go first, whatever its priority, once. Then the vCPU is
  *    queued behind its equals; Xen also leaves one of lower priority between.
  *  - A yield that nobody took up is forgotten at the next tick.
@@ -41,61 +41,67 @@
 
 #include "../vocabulary.h"
 
+#define CREDIT_SOURCE "xen/common/sched/credit.c "
+
 #define CREDIT_PARAMETERS(X) \
 	X(CREDIT_SLICE_NS, "slice_ns", "ns", SY_MS, SY_S, \
-	  "longest run, and time between accountings", "CSCHED_DEFAULT_TSLICE_MS", \
+	  "longest run, and time between accountings", CREDIT_SOURCE "CSCHED_DEFAULT_TSLICE_MS", \
 	  30 * SY_MS, 30 * SY_MS, 30 * SY_MS, 30 * SY_MS) \
 	X(CREDIT_TICKS_PER_SLICE, "ticks_per_slice", "count", 1, 1000, \
-	  "ticks of a pCPU per slice_ns", "CSCHED_TICKS_PER_TSLICE", \
+	  "ticks of a pCPU per slice_ns", CREDIT_SOURCE "CSCHED_TICKS_PER_TSLICE", \
 	  3, 3, 3, 3) \
 	X(CREDIT_CREDITS_PER_MS, "credits_per_ms", "credits/ms", 1, 1000, \
-	  "price of 1 ms of a pCPU", "CSCHED_CREDITS_PER_MSEC; 3.3: CSCHED_CREDITS_PER_TICK", \
+	  "price of 1 ms of a pCPU", \
+	  CREDIT_SOURCE "CSCHED_CREDITS_PER_MSEC; 3.3: CSCHED_CREDITS_PER_TICK", \
 	  10, 10, 10, 10) \
 	X(CREDIT_DEBIT, "debit", "flat|exact", 0, 1, \
 	  "who runs at a tick pays for a whole tick, or everyone for the time it ran", \
-	  "csched_vcpu_acct(); burn_credits()", \
+	  CREDIT_SOURCE "csched_vcpu_acct(); burn_credits()", \
 	  CREDIT_DEBIT_FLAT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT) \
 	X(CREDIT_OVERFLOW, "overflow", "zero|half", 0, 1, \
-	  "what remains of credits above one accounting's", "csched_acct()", \
+	  "what remains of credits above one accounting's", CREDIT_SOURCE "csched_acct()", \
 	  CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF) \
 	X(CREDIT_WEIGHT_PER, "weight_per", "domain|vcpu", 0, 1, \
 	  "whether weight counts once per domain or once per active vCPU", \
-	  "__csched_vcpu_acct_start()", \
+	  CREDIT_SOURCE "__csched_vcpu_acct_start()", \
 	  CREDIT_WEIGHT_PER_DOMAIN, CREDIT_WEIGHT_PER_VCPU, CREDIT_WEIGHT_PER_VCPU, \
 	  CREDIT_WEIGHT_PER_VCPU) \
 	X(CREDIT_RATELIMIT_NS, "ratelimit_ns", "ns", 0, SY_S, \
 	  "a vCPU that started less than this ago is not preempted, at most slice_ns", \
-	  "SCHED_DEFAULT_RATELIMIT_US", \
+	  "xen/common/sched/core.c SCHED_DEFAULT_RATELIMIT_US", \
 	  0, SY_MS, SY_MS, SY_MS) \
 	X(CREDIT_RATELIMIT_SLICE, "ratelimit_slice", "whole|rest", 0, 1, \
-	  "how long who is protected by the ratelimit runs on: for ratelimit_ns, or for what is left of it", \
-	  "csched_schedule()", \
+	  "who was not preempted because of the ratelimit runs on for all of it, or for its rest", \
+	  CREDIT_SOURCE "csched_schedule()", \
 	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_WHOLE, \
 	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_REST) \
 	X(CREDIT_RATELIMIT_YIELD, "ratelimit_yield", "kept|lifted", 0, 1, \
-	  "whether a yield lifts the ratelimit", "csched_schedule()", \
+	  "whether a yield lifts the ratelimit", CREDIT_SOURCE "csched_schedule()", \
 	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_KEPT, \
 	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_LIFTED) \
 	X(CREDIT_YIELD, "yield", "behind_equals|behind_lower", 0, 1, \
 	  "whom a vCPU that yields lets go first: its equals, or also one of lower priority", \
-	  "__runq_insert()", \
+	  CREDIT_SOURCE "__runq_insert()", \
 	  CREDIT_YIELD_BEHIND_EQUALS, CREDIT_YIELD_BEHIND_LOWER, CREDIT_YIELD_BEHIND_LOWER, \
 	  CREDIT_YIELD_BEHIND_LOWER) \
 	X(CREDIT_WAKE, "wake", "all_idle|one_idle|idle_first", 0, 2, \
-	  "whom a wake interrupts if the last pCPU is busy: it if it runs lower priority, and all idle ones; it likewise and one idle one; or one idle one, else it", \
-	  "__runq_tickle()", \
+	  "whom a wake interrupts if the last pCPU is busy: " \
+	  "that one if lower priority runs there, and all idle ones; likewise and one idle one; " \
+	  "or one idle one, else that one", \
+	  CREDIT_SOURCE "__runq_tickle()", \
 	  CREDIT_WAKE_ALL_IDLE, CREDIT_WAKE_ONE_IDLE, CREDIT_WAKE_IDLE_FIRST, \
 	  CREDIT_WAKE_IDLE_FIRST) \
 	X(CREDIT_STEAL_INTERVAL_NS, "steal_interval_ns", "ns", 0, SY_S, \
 	  "time between two looks of a pCPU into other queues while it has work of its own", \
-	  "load_balance_ratelimit", \
+	  CREDIT_SOURCE "load_balance_ratelimit", \
 	  0, 0, 0, SY_MS) \
 	X(CREDIT_STEAL_YIELDED, "steal_yielded", "no|yes", 0, 1, \
-	  "whether a vCPU that yielded and waits since may be stolen", "csched_runq_steal()", \
+	  "whether a vCPU that yielded and waits since may be stolen", \
+	  CREDIT_SOURCE "csched_runq_steal()", \
 	  1, 1, 1, 0) \
 	X(CREDIT_MIGRATION_DELAY_NS, "migration_delay_ns", "ns", 0, SY_S, \
 	  "a vCPU that ran less than this ago is cache-hot and not stolen", \
-	  "vcpu_migration_delay_us", \
+	  CREDIT_SOURCE "vcpu_migration_delay_us", \
 	  0, 0, 0, 0)
 
 /* The choices, in the order of their names above. */
@@ -242,18 +248,20 @@ SY_FN u64 credit_account_ns(const struct sy_policy *p)
 	return credit_slice_parameter(p);
 }
 
-/* What a pCPU is worth per accounting; also the most that a vCPU saves, and the deepest debt after one. */
+/* What a pCPU is worth per accounting; a vCPU saves no more, and owes no more after one. */
 static inline u64 credit_per_accounting(const struct sy_policy *p)
 {
 	return credit_per_ms(p) * credit_account_ns(p) / SY_MS;
 }
 
-SY_FN void credit_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN void credit_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v,
+			    u64 now)
 {
 	credit_vcpu(v)->priority = CREDIT_UNDER;
 }
 
-SY_FN u32 credit_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 credit_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		      struct sy_vcpu *v, u64 now)
 {
 	struct credit_vcpu *cv = credit_vcpu(v);
 
@@ -268,15 +276,19 @@ SY_FN u32 credit_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
 	switch (p->parameter[CREDIT_WAKE]) {
 	case CREDIT_WAKE_ALL_IDLE:
-		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO, SY_STEP_ALL_IDLE, 0);
+		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO,
+				SY_STEP_ALL_IDLE, 0);
 	case CREDIT_WAKE_ONE_IDLE:
-		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO, SY_STEP_NEXT_IDLE, 0);
+		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO,
+				SY_STEP_NEXT_IDLE, 0);
 	default:
-		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_NEXT_IDLE, SY_STEP_EVICT, SY_STEP_LAST_LEAD);
+		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_NEXT_IDLE, SY_STEP_EVICT,
+				SY_STEP_LAST_LEAD);
 	}
 }
 
-SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		       struct sy_vcpu *v, u64 now)
 {
 	credit_vcpu(v)->yielded = 1;
 	return 0;
@@ -287,7 +299,8 @@ static inline void credit_pay(struct credit_vcpu *cv, u64 credits)
 	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
 }
 
-SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 ran_ns, u64 now)
+SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
 	struct credit_vcpu *cv = credit_vcpu(v);
 
@@ -309,7 +322,8 @@ SY_FN s64 credit_credits(const struct sy_vcpu *v)
 
 /* ---- Who is next, for how long ---- */
 
-SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
 {
 	struct credit_vcpu *cv = credit_vcpu(v);
 
@@ -317,24 +331,29 @@ SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	return cv->priority;
 }
 
-SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
+SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		      const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
 	return (s64)credit_vcpu_const(running)->priority - (s64)credit_vcpu_const(v)->priority;
 }
 
 /* How long the vCPU that runs on c is still protected from preemption. */
-static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy_pcpu *c, const struct credit_vcpu *running, u64 now)
+static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy_pcpu *c,
+				      const struct credit_vcpu *running, u64 now)
 {
 	u64 limit_ns = sy_min(p->parameter[CREDIT_RATELIMIT_NS], credit_slice_parameter(p));
 	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
 
-	if (running->yielded && p->parameter[CREDIT_RATELIMIT_YIELD] == CREDIT_RATELIMIT_YIELD_LIFTED)
+	if (running->yielded &&
+	    p->parameter[CREDIT_RATELIMIT_YIELD] == CREDIT_RATELIMIT_YIELD_LIFTED)
 		return 0;
 	return ran_ns < limit_ns ? limit_ns - ran_ns : 0;
 }
 
 /* Who ran goes behind its equals. */
-SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_vcpu *candidate, u64 now)
+SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy_queue *q,
+				      const struct sy_pcpu *c, const struct sy_vcpu *best,
+				      const struct sy_vcpu *candidate, u64 now)
 {
 	const struct credit_vcpu *ran;
 
@@ -348,7 +367,8 @@ SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy
 	return credit_vcpu_const(candidate)->priority <= ran->priority ? SY_TAKE : SY_STOP;
 }
 
-SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best, u64 now)
+SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c,
+			       const struct sy_vcpu *best, u64 now)
 {
 	struct credit_pcpu *cc = (struct credit_pcpu *)c->state;
 
@@ -364,7 +384,9 @@ SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c, con
 	return true;
 }
 
-SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_queue *from, const struct sy_vcpu *candidate, u64 now)
+SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pcpu *c,
+				   const struct sy_vcpu *best, const struct sy_queue *from,
+				   const struct sy_vcpu *candidate, u64 now)
 {
 	const struct credit_vcpu *peer = credit_vcpu_const(candidate);
 	u64 waited_ns = now > peer->charged_ns ? now - peer->charged_ns : 0;
@@ -378,7 +400,8 @@ SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pc
 	return SY_TAKE;
 }
 
-SY_FN void credit_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c, struct sy_vcpu *v, u64 now)
+SY_FN void credit_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+			struct sy_vcpu *v, u64 now)
 {
 	struct credit_vcpu *cv = credit_vcpu(v);
 
@@ -390,7 +413,9 @@ SY_FN void credit_start(const struct sy_policy *p, struct sy_queue *q, struct sy
  * Whoever is chosen has the first in the queue behind it, unless the ratelimit protected it: then
  * the queue must be looked at again when that ends.
  */
-SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		       const struct sy_domain *d, const struct sy_vcpu *v,
+		       const struct sy_vcpu *next, u64 now)
 {
 	const struct credit_vcpu *cv = credit_vcpu_const(v);
 	u64 slice_ns = d->slice_ns ? sy_min(d->slice_ns, SY_FOREVER) : credit_slice_parameter(p);
@@ -399,10 +424,12 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 		u64 protected_ns = credit_protected_ns(p, c, cv, now);
 		u32 waits = credit_vcpu_const(next)->priority;
 
-		if (protected_ns && (waits < cv->priority || (waits == cv->priority && now > c->started_ns)))
+		if (protected_ns &&
+		    (waits < cv->priority || (waits == cv->priority && now > c->started_ns)))
 			return p->parameter[CREDIT_RATELIMIT_SLICE] == CREDIT_RATELIMIT_SLICE_REST ?
 				       protected_ns :
-				       sy_clamp(p->parameter[CREDIT_RATELIMIT_NS], 1, credit_slice_parameter(p));
+				       sy_clamp(p->parameter[CREDIT_RATELIMIT_NS], 1,
+						credit_slice_parameter(p));
 	}
 	return slice_ns;
 }
@@ -418,7 +445,8 @@ static inline u64 credit_weights(const struct sy_policy *p, const struct credit_
 }
 
 /* The domain has now this weight and so many active vCPUs: correct the host's total. */
-static inline void credit_set_weight(const struct sy_policy *p, struct credit_accounting *ca, struct credit_domain *cd, u64 weight, u64 active_vcpus)
+static inline void credit_set_weight(const struct sy_policy *p, struct credit_accounting *ca,
+				     struct credit_domain *cd, u64 weight, u64 active_vcpus)
 {
 	ca->weight -= cd->weight * credit_weights(p, cd);
 	cd->weight = weight;
@@ -431,7 +459,8 @@ static inline u64 credit_weight(const struct sy_domain *d)
 	return sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
-SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct sy_queue *q, struct sy_pcpu *c, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct sy_queue *q,
+		      struct sy_pcpu *c, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
 	struct credit_accounting *ca = credit_accounting(a);
 	struct credit_queue *cq = (struct credit_queue *)q->state;
@@ -468,7 +497,8 @@ SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting 
 	ca->balance = 0;
 }
 
-SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d)
+SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting *a,
+				struct sy_domain *d)
 {
 	struct credit_accounting *ca = credit_accounting(a);
 	struct credit_domain *cd = credit_domain(d);
@@ -485,7 +515,9 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 	       credit_divide_up(ca->shortage * weight, ca->weight_total);
 	ca->cap_share = CREDIT_LIMIT;
 	if (d->settings.cap_percent) {
-		u64 cap = credit_divide_up(sy_min(d->settings.cap_percent, CREDIT_LIMIT) * credit_per_accounting(p), 100);
+		u64 cap = credit_divide_up(sy_min(d->settings.cap_percent, CREDIT_LIMIT) *
+						   credit_per_accounting(p),
+					   100);
 
 		peak = sy_min(peak, cap);
 		ca->cap_share = credit_divide_up(cap, cd->active_vcpus);
@@ -495,7 +527,8 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 		ca->below_peak = 1;
 	} else {
 		/* What it leaves goes to those still to come. */
-		ca->credit_total += credit_divide_up((fair - peak) * ca->weight_total, ca->weight_left);
+		ca->credit_total +=
+			credit_divide_up((fair - peak) * ca->weight_total, ca->weight_left);
 		ca->credit_total = sy_min(ca->credit_total, CREDIT_LIMIT);
 		if (ca->below_peak)
 			request |= SY_FIRST;
@@ -506,7 +539,8 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 	return request;
 }
 
-SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d, struct sy_vcpu *v)
+SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a,
+			      struct sy_domain *d, struct sy_vcpu *v)
 {
 	struct credit_accounting *ca = credit_accounting(a);
 	struct credit_domain *cd = credit_domain(d);
@@ -551,10 +585,15 @@ SY_FN void credit_account_end(const struct sy_policy *p, struct sy_accounting *a
 }
 
 #ifdef SY_DESCRIBE
-static const struct sy_parameter credit_parameters[] = { CREDIT_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
+static const struct sy_parameter credit_parameters[] = { CREDIT_PARAMETERS(
+	SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description credit_description = {
-	"credit", "Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals", { "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" }, CREDIT_PARAMETER_COUNT, credit_parameters
+	"credit",
+	"Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals",
+	{ "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" },
+	CREDIT_PARAMETER_COUNT,
+	credit_parameters
 };
 #endif
 

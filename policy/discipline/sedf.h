@@ -2,62 +2,68 @@
 /*
  * Xen's SEDF: simple earliest deadline first.
  *
- * Mechanism: each vCPU may run for slice_ns in every period_ns; among those with slice left the one
- * whose period ends first runs. Spare time goes, in quanta, to vCPUs with extra_time: first to those
- * that blocked and so lost what was left of their slice, the one that lost the most of its period
- * ahead, then to all in proportion to their utilisation or weight. A vCPU stays on its pCPU.
- * With extra_time 1 a domain is work-conserving (WC), with 0 not (NWC).
+ * Mechanism: each vCPU may run for slice_ns in every period_ns; among those with slice left the
+ * one whose period ends first runs. Spare time goes, in quanta, to vCPUs with extra_time: first
+ * to those that blocked and so lost what was left of their slice, the one that lost the most of
+ * its period ahead, then to all in proportion to their utilisation or weight. A vCPU stays on
+ * its pCPU. With extra_time 1 a domain is work-conserving (WC), with 0 not (NWC).
  *
  * Source: Xen 4.2, xen/common/sched_sedf.c (in Xen 2.0 to 4.5).
  *
- * State: per vCPU its reservation, deadline, what it used in this period, its place in spare time and
- * its claim to be made good; per queue what its vCPUs reserve by slice and by weight, and the virtual
- * time of spare time. v->timer_ns is the start of the next period while the vCPU is runnable.
+ * State: per vCPU its reservation, deadline, what it used in this period, its place in spare
+ * time and its claim to be made good; per queue what its vCPUs reserve by slice and by weight,
+ * and the virtual time of spare time. v->timer_ns is the start of the next period while the vCPU
+ * is runnable.
  *
  * Signals: timers. Knobs: d->weight, d->slice_ns (time per period), read when a period starts.
  *
  * Reservation of a vCPU, from the first that applies:
  *  - slice asked: that, per period_ns or else weight_period_ns;
  *  - cap asked: the cap's part of the period, divided by the domain's vCPUs;
- *  - weight: its part, among the vCPUs of its queue, of weight_period_ns less weight_safety_ns and
- *    less what the others reserve by slice; scaled to period_ns if that was asked.
+ *  - weight: its part, among the vCPUs of its queue, of weight_period_ns less weight_safety_ns
+ *    and less what the others reserve by slice; scaled to period_ns if that was asked.
  *
  * Readings
  *  - SEDF knows no cap: a domain with one is NWC and reserves no more than the cap.
- *  - Xen serves a weight with extra_time and without period from spare time alone; here it also has
- *    its reservation, so that weights order latency too, and spare time follows the weight.
+ *  - Xen serves a weight with extra_time and without period from spare time alone; here it also
+ *    has its reservation, so that weights order latency too, and spare time follows the weight.
  *  - Spare time is charged as used; Xen charges a quantum however short the run was.
- *  - Xen leaves the pCPU idle when a period starts within less than a quantum; here spare time is
- *    used until then.
- *  - A claim is worth one quantum and goes only to vCPUs with extra_time; Xen grants it to NWC too.
- *  - short_block: Xen takes what was left of the slice away and the vCPU waits for its next period
- *    (lost); the alternative lets it go on (kept), which can make others miss deadlines.
- *  - The first period starts with the first wake.
+ *  - Xen leaves the pCPU idle when a period starts within less than a quantum; here spare time
+ *    is used until then.
+ *  - A claim is worth one quantum and goes only to vCPUs with extra_time; Xen grants it to NWC
+ *    too.
+ *  - short_block: Xen takes what was left of the slice away and the vCPU waits for its next
+ *    period (lost); the alternative lets it go on (kept), which can make others miss deadlines.
+ *  - The first period starts with the first wake. Slices by weight follow who joins or leaves
+ *    from each vCPU's next period on.
  *  - Latency hints and the periods that shrink with them are left out: nothing sets them.
- *  - An overloaded vCPU that misses its deadline starts a new period; Xen looks for that only at the
- *    head of the queue.
+ *  - An overloaded vCPU that misses its deadline starts a new period; Xen looks for that only at
+ *    the head of the queue.
  */
 #ifndef STEELYARD_SEDF_H
 #define STEELYARD_SEDF_H
 
 #include "../vocabulary.h"
 
+#define SEDF_SOURCE "xen/common/sched_sedf.c "
+
 #define SEDF_PARAMETERS(X) \
 	X(SEDF_PERIOD_MIN_NS, "period_min_ns", "ns", SY_US, SY_S, \
-	  "shortest period", "PERIOD_MIN", 10 * SY_US) \
+	  "shortest period", SEDF_SOURCE "PERIOD_MIN", 10 * SY_US) \
 	X(SEDF_PERIOD_MAX_NS, "period_max_ns", "ns", SY_MS, 100 * SY_S, \
-	  "longest period", "PERIOD_MAX", 10 * SY_S) \
+	  "longest period", SEDF_SOURCE "PERIOD_MAX", 10 * SY_S) \
 	X(SEDF_SLICE_MIN_NS, "slice_min_ns", "ns", SY_US, SY_S, \
-	  "shortest slice", "SLICE_MIN", 5 * SY_US) \
+	  "shortest slice", SEDF_SOURCE "SLICE_MIN", 5 * SY_US) \
 	X(SEDF_WEIGHT_PERIOD_NS, "weight_period_ns", "ns", SY_MS, SY_S, \
-	  "period where none was asked", "WEIGHT_PERIOD", 100 * SY_MS) \
+	  "period where none was asked", SEDF_SOURCE "WEIGHT_PERIOD", 100 * SY_MS) \
 	X(SEDF_WEIGHT_SAFETY_NS, "weight_safety_ns", "ns", 0, SY_S, \
-	  "part of weight_period_ns that is not handed out by weight", "WEIGHT_SAFETY", 5 * SY_MS) \
+	  "part of weight_period_ns that is not handed out by weight", \
+	  SEDF_SOURCE "WEIGHT_SAFETY", 5 * SY_MS) \
 	X(SEDF_EXTRA_QUANTUM_NS, "extra_quantum_ns", "ns", SY_US, SY_S, \
-	  "longest run in spare time", "EXTRA_QUANTUM", 500 * SY_US) \
+	  "longest run in spare time", SEDF_SOURCE "EXTRA_QUANTUM", 500 * SY_US) \
 	X(SEDF_SHORT_BLOCK, "short_block", "lost|kept", 0, 1, \
 	  "what becomes of a slice when its vCPU blocks and wakes within the period", \
-	  "unblock_short_extra_support()", SEDF_SHORT_BLOCK_LOST)
+	  SEDF_SOURCE "unblock_short_extra_support()", SEDF_SHORT_BLOCK_LOST)
 
 enum {
 	SEDF_SHORT_BLOCK_LOST,
@@ -85,7 +91,7 @@ _Static_assert((int)SEDF_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit"
 struct sedf_vcpu {
 	u64 period_ns;
 	u64 slice_ns;
-	u64 deadline_ns; /* end of the current or, while slice is used up, the next period; 0: never woke */
+	u64 deadline_ns; /* end of this or, the slice being used, the next period; 0: never woke */
 	u64 used_ns; /* of the slice, in the period that ends at the deadline */
 	u64 spare_place; /* virtual time; lower first */
 	u64 spare_score; /* what one quantum of spare time costs */
@@ -141,7 +147,8 @@ static inline u64 sedf_period_start_ns(const struct sedf_vcpu *sv)
 
 static inline u64 sedf_later_ns(u64 time_ns, u64 by_ns)
 {
-	return sy_min(time_ns, SEDF_LOW_MAX) + sy_min(by_ns, SEDF_LOW_MAX - sy_min(time_ns, SEDF_LOW_MAX));
+	return sy_min(time_ns, SEDF_LOW_MAX) +
+	       sy_min(by_ns, SEDF_LOW_MAX - sy_min(time_ns, SEDF_LOW_MAX));
 }
 
 static inline void sedf_uncount(struct sedf_queue *sq, struct sedf_vcpu *sv)
@@ -153,7 +160,8 @@ static inline void sedf_uncount(struct sedf_queue *sq, struct sedf_vcpu *sv)
 }
 
 /* Works the reservation out anew from what was asked and from who else reserves on this queue. */
-static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq, const struct sy_domain *d, struct sedf_vcpu *sv)
+static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq,
+				const struct sy_domain *d, struct sedf_vcpu *sv)
 {
 	u64 weight_period_ns = sedf_weight_period_ns(p);
 	u64 period_max_ns = sy_clamp(p->parameter[SEDF_PERIOD_MAX_NS], SY_MS, 100 * SY_S);
@@ -180,23 +188,25 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 		sv->counted_weight = weight;
 		sq->weight += weight;
 		slice_ns = sy_divide(left_ns * weight, sq->weight);
-		/* Scaled to the period without a product beyond 64 bits: the parts of each are small. */
+		/* Scaled to the period in two parts, so that no product exceeds 64 bits. */
 		slice_ns = slice_ns * (period_ns / weight_period_ns) +
 			   slice_ns * (period_ns % weight_period_ns) / weight_period_ns;
 	}
 	sv->period_ns = period_ns;
-	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(p->parameter[SEDF_SLICE_MIN_NS], 1, period_ns), period_ns);
+	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(p->parameter[SEDF_SLICE_MIN_NS], 1, period_ns),
+				period_ns);
 	sv->extra = d->settings.extra_time && !d->settings.cap_percent;
-	sv->spare_score = sv->counted_weight ?
-				  SEDF_SCORE_ONE * SEDF_WEIGHT_ONE / weight :
-				  SEDF_SCORE_ONE * sv->period_ns / sv->slice_ns;
+	sv->spare_score = sv->counted_weight ? SEDF_SCORE_ONE * SEDF_WEIGHT_ONE / weight :
+					       SEDF_SCORE_ONE * sv->period_ns / sv->slice_ns;
 }
 
-SY_FN void sedf_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN void sedf_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v,
+			  u64 now)
 {
 }
 
-SY_FN u32 sedf_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sedf_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 now)
 {
 	struct sedf_vcpu *sv = sedf_vcpu(v);
 
@@ -205,7 +215,8 @@ SY_FN u32 sedf_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	return 0;
 }
 
-SY_FN u32 sedf_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sedf_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
 {
 	sedf_uncount(sedf_queue(q), sedf_vcpu(v));
 	return 0;
@@ -231,14 +242,16 @@ static inline u32 sedf_settle(struct sy_vcpu *v, u64 now)
 }
 
 /* A period starts anew at this time, with a fresh slice. */
-static inline void sedf_start_period(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
+static inline void sedf_start_period(const struct sy_policy *p, struct sy_queue *q,
+				     struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
 {
 	sedf_reserve(p, sedf_queue(q), d, sv);
 	sv->deadline_ns = sedf_later_ns(start_ns, sv->period_ns);
 	sv->used_ns = 0;
 }
 
-SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 now)
 {
 	struct sedf_vcpu *sv = sedf_vcpu(v);
 
@@ -248,7 +261,8 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		/* A long block. */
 		sv->claim_ns = 0;
 		sedf_start_period(p, q, d, sv, now);
-	} else if (now >= sedf_period_start_ns(sv) && p->parameter[SEDF_SHORT_BLOCK] != SEDF_SHORT_BLOCK_KEPT) {
+	} else if (now >= sedf_period_start_ns(sv) &&
+		   p->parameter[SEDF_SHORT_BLOCK] != SEDF_SHORT_BLOCK_KEPT) {
 		u64 lost_ns = sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns);
 
 		if (lost_ns) {
@@ -266,7 +280,8 @@ SY_FN u32 sedf_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD, 0, 0);
 }
 
-SY_FN u32 sedf_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sedf_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
 {
 	sedf_vcpu(v)->running = 0;
 	v->timer_ns = 0;
@@ -274,12 +289,14 @@ SY_FN u32 sedf_block(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 }
 
 /* Deadlines do not wait: the earliest goes on. */
-SY_FN u32 sedf_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sedf_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
 {
 	return 0;
 }
 
-SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 ran_ns, u64 now)
+SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		      struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
 	struct sedf_vcpu *sv = sedf_vcpu(v);
 	u64 periods;
@@ -303,13 +320,16 @@ SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	/* What ran beyond the slice counts in the periods to come. */
 	periods = sv->used_ns / sv->slice_ns;
 	ran_ns = sv->used_ns % sv->slice_ns;
-	sedf_start_period(p, q, d, sv, sedf_later_ns(sv->deadline_ns, sy_min(periods - 1, 1ULL << 20) * sv->period_ns));
+	sedf_start_period(
+		p, q, d, sv,
+		sedf_later_ns(sv->deadline_ns, sy_min(periods - 1, 1ULL << 20) * sv->period_ns));
 	sv->used_ns = sy_min(ran_ns, sv->slice_ns - 1);
 	return sedf_settle(v, now);
 }
 
 /* A period starts, or ends with slice left because others had earlier deadlines. */
-SY_FN u32 sedf_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sedf_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			  struct sy_vcpu *v, u64 now)
 {
 	struct sedf_vcpu *sv = sedf_vcpu(v);
 
@@ -344,14 +364,16 @@ static inline bool sedf_in_spare_time(u64 order)
 	return order >> SEDF_CLASS_SHIFT == SEDF_SPARE;
 }
 
-SY_FN u64 sedf_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u64 sedf_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		   struct sy_vcpu *v, u64 now)
 {
 	sedf_vcpu(v)->running = 0;
 	return sedf_order(sedf_vcpu(v));
 }
 
 /* In spare time nobody interrupts a quantum for another's. Unit: none, only the sign counts. */
-SY_FN s64 sedf_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
+SY_FN s64 sedf_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		    const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
 	u64 waits = sedf_order(sedf_vcpu_const(v));
 	u64 runs = sedf_order(sedf_vcpu_const(running));
@@ -362,7 +384,9 @@ SY_FN s64 sedf_lead(const struct sy_policy *p, const struct sy_queue *q, const s
 }
 
 /* Who ran goes on among equal deadlines, and behind its equals in spare time. */
-SY_FN enum sy_verdict sedf_consider(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_vcpu *best, const struct sy_vcpu *candidate, u64 now)
+SY_FN enum sy_verdict sedf_consider(const struct sy_policy *p, const struct sy_queue *q,
+				    const struct sy_pcpu *c, const struct sy_vcpu *best,
+				    const struct sy_vcpu *candidate, u64 now)
 {
 	u64 waits, ran;
 
@@ -375,12 +399,15 @@ SY_FN enum sy_verdict sedf_consider(const struct sy_policy *p, const struct sy_q
 	return waits < ran ? SY_TAKE : SY_STOP;
 }
 
-SY_FN void sedf_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c, struct sy_vcpu *v, u64 now)
+SY_FN void sedf_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+		      struct sy_vcpu *v, u64 now)
 {
 	sedf_vcpu(v)->running = 1;
 }
 
-SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c, const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+		     const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next,
+		     u64 now)
 {
 	const struct sedf_vcpu *sv = sedf_vcpu_const(v);
 
@@ -393,7 +420,11 @@ SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const 
 static const struct sy_parameter sedf_parameters[] = { SEDF_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description sedf_description = {
-	"sedf", "Xen's SEDF: earliest deadline first over reservations, spare time by quanta", { "xen-4.2" }, SEDF_PARAMETER_COUNT, sedf_parameters
+	"sedf",
+	"Xen's SEDF: earliest deadline first over reservations, spare time by quanta",
+	{ "xen-4.2" },
+	SEDF_PARAMETER_COUNT,
+	sedf_parameters
 };
 #endif
 

@@ -150,6 +150,7 @@ struct fair_vcpu {
 	s64 lag; /* order deadline, unless queued: virtual time less vruntime when it left the sums */
 	u64 weight; /* of its part of the domain, at least 1 */
 	u64 slice_ns; /* order deadline: asked for */
+	u64 uncharged; /* run time x FAIR_WEIGHT_UNIT short of 1 ns of virtual time: below weight */
 	u64 ran_ns; /* since it was chosen */
 	u64 last_ran_ns;
 	u32 place; /* enum fair_place */
@@ -367,6 +368,12 @@ static inline u64 fair_vruntime_with_lag(const struct fair_queue *f, const struc
 	return f->vruntime - (u64)lag - (u64)fair_scaled(lag, s->weight, f->weight);
 }
 
+static inline void fair_set_weight(struct fair_vcpu *s, u64 weight)
+{
+	s->weight = weight;
+	s->uncharged = sy_min(s->uncharged, weight - 1);
+}
+
 /* A queued vCPU's weight follows the domain. Order vruntime keeps that, deadline the lag in CPU time. */
 static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
 				struct fair_vcpu *s, u64 weight)
@@ -383,7 +390,7 @@ static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
 						       s->weight, weight);
 		s->deadline = s->vruntime + (u64)fair_scaled(until_deadline, s->weight, weight);
 	}
-	s->weight = weight;
+	fair_set_weight(s, weight);
 	fair_add(p, f, s);
 }
 
@@ -406,7 +413,7 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 	u64 weight_before = s->weight;
 	s64 lag;
 
-	s->weight = fair_weight(p, d, s, now);
+	fair_set_weight(s, fair_weight(p, d, s, now));
 	if (!fair_by_deadline(p)) {
 		s->vruntime = sy_max(s->vruntime, f->vruntime - credit_ns);
 	} else if (s->lag < 0 && p->parameter[FAIR_DELAY_DEQUEUE]) {
@@ -556,39 +563,50 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	return 0;
 }
 
+/* What the run of a vCPU of this queue means for its sums, weight and deadline. */
+static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *q,
+				    struct sy_domain *d, struct fair_vcpu *s, u64 ran_virtual,
+				    u64 now)
+{
+	struct fair_queue *f = fair_queue(q);
+	bool consumed;
+
+	if (!fair_by_deadline(p)) {
+		fair_advance(f, q, s->vruntime);
+		fair_reweigh(p, f, s, fair_weight(p, d, s, now));
+		return 0;
+	}
+	f->remainder += s->weight * ran_virtual;
+	fair_settle(f);
+	fair_reweigh(p, f, s, fair_weight(p, d, s, now));
+	consumed = s->vruntime >= s->deadline;
+	if (consumed)
+		fair_renew_deadline(p, f, d, s);
+	if (q->queued && (consumed || (p->parameter[FAIR_PREEMPT_SHORT] && !s->protected &&
+				       s->vruntime > f->vruntime)))
+		return SY_RESCHEDULE;
+	return 0;
+}
+
 SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		      struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
-	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
-	u64 ran_virtual = fair_virtual(ran_ns, s->weight);
+	u64 ran = sy_min(ran_ns, FAIR_RUN_MAX_NS) * FAIR_WEIGHT_UNIT + s->uncharged;
+	u64 ran_virtual = sy_divide(ran, s->weight);
 	u32 request = 0;
 
-	if (s->place != FAIR_QUEUED)
-		return 0;
+	s->uncharged = ran - ran_virtual * s->weight;
 	s->vruntime += ran_virtual;
 	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
 	s->last_ran_ns = now;
-	if (fair_by_deadline(p)) {
-		f->remainder += s->weight * ran_virtual;
-		fair_settle(f);
-	} else {
-		fair_advance(f, q, s->vruntime);
-	}
-	fair_reweigh(p, f, s, fair_weight(p, d, s, now));
+	if (s->place == FAIR_QUEUED)
+		request = fair_charge_queue(p, q, d, s, ran_virtual, now);
 
-	if (fair_by_deadline(p)) {
-		bool consumed = s->vruntime >= s->deadline;
-
-		if (consumed)
-			fair_renew_deadline(p, f, d, s);
-		if (q->queued && (consumed || (p->parameter[FAIR_PREEMPT_SHORT] && !s->protected &&
-					       s->vruntime > f->vruntime)))
-			request |= SY_RESCHEDULE;
-	}
+	/* Who is parked may run on for a moment. */
 	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d,
 				 p->parameter[FAIR_CAP_PERIOD_NS], ran_ns, now);
-	if (request & SY_PARK)
+	if (request & SY_PARK && s->place == FAIR_QUEUED)
 		fair_exit(p, q, d, s, now);
 	return request;
 }

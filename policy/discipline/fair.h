@@ -131,6 +131,7 @@ _Static_assert((int)FAIR_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit"
 #define FAIR_RUN_MAX_NS (1ULL << 44)
 #define FAIR_VRUNTIME_START (1ULL << 62)
 #define FAIR_NOBODY (~0ULL)
+#define FAIR_LOAD_WAITING (1ULL << 62)
 
 /* A decaying average, in parts of FAIR_ONE. */
 struct fair_average {
@@ -139,7 +140,8 @@ struct fair_average {
 };
 
 enum fair_place {
-	FAIR_ASLEEP, /* blocked or parked: in nobody's sums */
+	FAIR_ASLEEP,
+	FAIR_PARKED, /* runnable, but in no queue's sums */
 	FAIR_MOVING, /* between two queues */
 	FAIR_QUEUED /* runs or waits: in the sums of its queue */
 };
@@ -250,11 +252,14 @@ static inline u64 fair_grown(const struct sy_policy *p, const struct fair_queue 
 static inline void fair_average(struct fair_average *a, u64 runnable, u64 half_life_ns, u64 now)
 {
 	u64 target = sy_min(runnable, 1ULL << 16) * FAIR_ONE;
-	u64 elapsed_ns = now > a->updated_ns ? sy_min(now - a->updated_ns, 1ULL << 43) : 0;
-	u64 half_lives = elapsed_ns * FAIR_ONE / sy_clamp(half_life_ns, 1, 1ULL << 43);
-	u64 x = half_lives % FAIR_ONE;
-	u64 keep = FAIR_ONE - x * (726817 - 202529 * x / FAIR_ONE) / FAIR_ONE;
+	u64 half_lives, x, keep;
 
+	if (now <= a->updated_ns)
+		return;
+	half_lives = sy_min(now - a->updated_ns, 1ULL << 43) * FAIR_ONE /
+		     sy_clamp(half_life_ns, 1, 1ULL << 43);
+	x = half_lives % FAIR_ONE;
+	keep = FAIR_ONE - x * (726817 - 202529 * x / FAIR_ONE) / FAIR_ONE;
 	keep = half_lives / FAIR_ONE < 20 ? keep >> half_lives / FAIR_ONE : 0;
 	if (a->value > target)
 		a->value = target + (a->value - target) * keep / FAIR_ONE;
@@ -424,23 +429,19 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 		s->vruntime = fair_vruntime_with_lag(f, s, lag);
 	}
 	fair_renew_deadline(p, f, d, s);
-	fair_domain(d)->runnable_vcpus++;
 	fair_add(p, f, s);
 }
 
 /* It blocks or is parked. */
-static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-			     struct fair_vcpu *s, u64 now)
+static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, struct fair_vcpu *s)
 {
 	struct fair_queue *f = fair_queue(q);
 
-	fair_weight(p, d, s, now); /* the averages, before what they tend to changes */
 	s->lag = fair_lag(p, f, s);
 	fair_remove(p, f, s);
 	if (!fair_by_deadline(p))
 		fair_advance(f, q, FAIR_NOBODY);
-	fair_domain(d)->runnable_vcpus--;
-	s->place = FAIR_ASLEEP;
+	s->place = FAIR_PARKED;
 }
 
 /* ---- Shape, creation and membership ---- */
@@ -530,7 +531,12 @@ SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
 				  p->parameter[FAIR_CAP_PERIOD_NS], now);
 
-	if (s->place == FAIR_ASLEEP && !(request & SY_PARK))
+	if (s->place == FAIR_ASLEEP) {
+		fair_weight(p, d, s, now); /* the averages, before what they tend to changes */
+		fair_domain(d)->runnable_vcpus++;
+		s->place = FAIR_PARKED;
+	}
+	if (s->place == FAIR_PARKED && !(request & SY_PARK))
 		fair_enter(p, fair_queue(q), d, s, now);
 	return request;
 }
@@ -547,7 +553,12 @@ SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	struct fair_vcpu *s = fair_vcpu(v);
 
 	if (s->place == FAIR_QUEUED)
-		fair_exit(p, q, d, s, now);
+		fair_exit(p, q, s);
+	if (s->place == FAIR_PARKED) {
+		fair_weight(p, d, s, now);
+		fair_domain(d)->runnable_vcpus--;
+		s->place = FAIR_ASLEEP;
+	}
 	return budget_block(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS],
 			    now);
 }
@@ -607,7 +618,7 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d,
 				 p->parameter[FAIR_CAP_PERIOD_NS], ran_ns, now);
 	if (request & SY_PARK && s->place == FAIR_QUEUED)
-		fair_exit(p, q, d, s, now);
+		fair_exit(p, q, s);
 	return request;
 }
 
@@ -625,7 +636,7 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	struct fair_vcpu *s = fair_vcpu(v);
 
 	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
-	if (s->place == FAIR_ASLEEP)
+	if (s->place == FAIR_PARKED)
 		fair_enter(p, f, d, s, now);
 	if (fair_by_deadline(p))
 		return s->deadline;
@@ -787,9 +798,12 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	return request;
 }
 
+/* By weight; but queues where somebody waits come after all others, or an idle pCPU would find none. */
 SY_FN u64 fair_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 {
-	return fair_queue(q)->weight;
+	u64 weight = sy_min(fair_queue(q)->weight, FAIR_LOAD_WAITING - 1);
+
+	return q->queued ? FAIR_LOAD_WAITING + weight : weight;
 }
 
 /* By how much it evens the loads; at least 1 if it makes them no more uneven. */

@@ -290,8 +290,11 @@ impl Host {
         sy_lead(&self.parameters, &cpu.queue, &cpu.pcpu, vcpu, running, self.now)
     }
 
+    /// Sum of the weights on a pCPU. A queue where somebody waits has 2^62 on top.
     fn load(&mut self, pcpu: usize) -> u64 {
-        sy_load(&self.parameters, &mut self.cpus[pcpu].queue, self.now)
+        let load = sy_load(&self.parameters, &mut self.cpus[pcpu].queue, self.now);
+        assert_eq!(load >= 1 << 62, !self.cpus[pcpu].waiting.is_empty());
+        load % (1 << 62)
     }
 
     /// CPU time of the domain's vCPUs.
@@ -779,6 +782,21 @@ fn a_lone_busy_vcpu_has_the_whole_weight_of_its_domain() {
         assert_near(host.got_ns[0] as f64 / 60e9, 0.5, 0.01, policy);
         assert_eq!(host.load(0), 2 * 256 * 1024);
     }
+}
+
+#[test]
+fn a_parked_domain_keeps_its_parts_of_the_weight() {
+    // Four vCPUs on four pCPUs, parked 3/4 of the time: they weigh a fourth each nevertheless.
+    let mut host = Host::new("fair@eevdf", &[], 4);
+    host.domain(Settings { cap_percent: 100, ..Settings::default() }, &[0, 1, 2, 3]);
+    for v in 0..4 {
+        host.wake(v);
+    }
+    // Budget 100 ms each 100 ms: 25 ms on each pCPU.
+    host.run(9_990 * MS);
+    assert_eq!(host.load(0), 0, "parked: in nobody's sum");
+    host.run(20 * MS);
+    assert_near(host.load(0) as f64 / 262_144.0, 0.25, 0.01, "unparked");
 }
 
 #[test]

@@ -143,7 +143,8 @@ enum fair_place {
 	FAIR_ASLEEP,
 	FAIR_PARKED, /* runnable, but in no queue's sums */
 	FAIR_MOVING, /* between two queues */
-	FAIR_QUEUED /* runs or waits: in the sums of its queue */
+	FAIR_WAITING, /* from here on in the sums of its queue */
+	FAIR_RUNNING
 };
 
 struct fair_vcpu {
@@ -295,7 +296,6 @@ static inline void fair_add(const struct sy_policy *p, struct fair_queue *f, str
 		f->remainder += s->weight * (s->vruntime - f->vruntime);
 		fair_settle(f);
 	}
-	s->place = FAIR_QUEUED;
 }
 
 static inline void fair_remove(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
@@ -430,6 +430,7 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 	}
 	fair_renew_deadline(p, f, d, s);
 	fair_add(p, f, s);
+	s->place = FAIR_WAITING;
 }
 
 /* It blocks or is parked. */
@@ -500,6 +501,7 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		s->deadline += s->vruntime;
 	}
 	fair_add(p, f, s);
+	s->place = FAIR_WAITING;
 	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
 	return 0;
 }
@@ -511,7 +513,7 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	struct fair_vcpu *s = fair_vcpu(v);
 	u64 vtime = f->vruntime;
 
-	if (s->place == FAIR_QUEUED) {
+	if (s->place >= FAIR_WAITING) {
 		s->lag = fair_lag(p, f, s);
 		s->deadline -= s->vruntime;
 		fair_remove(p, f, s);
@@ -552,7 +554,7 @@ SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	if (s->place == FAIR_QUEUED)
+	if (s->place >= FAIR_WAITING)
 		fair_exit(p, q, s);
 	if (s->place == FAIR_PARKED) {
 		fair_weight(p, d, s, now);
@@ -611,13 +613,13 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	s->vruntime += ran_virtual;
 	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
 	s->last_ran_ns = now;
-	if (s->place == FAIR_QUEUED)
+	if (s->place >= FAIR_WAITING)
 		request = fair_charge_queue(p, q, d, s, ran_virtual, now);
 
 	/* Who is parked may run on for a moment. */
 	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d,
 				 p->parameter[FAIR_CAP_PERIOD_NS], ran_ns, now);
-	if (request & SY_PARK && s->place == FAIR_QUEUED)
+	if (request & SY_PARK && s->place >= FAIR_WAITING)
 		fair_exit(p, q, s);
 	return request;
 }
@@ -638,6 +640,8 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
 	if (s->place == FAIR_PARKED)
 		fair_enter(p, f, d, s, now);
+	if (s->place == FAIR_RUNNING)
+		s->place = FAIR_WAITING;
 	if (fair_by_deadline(p))
 		return s->deadline;
 	f->least_waiting = sy_min(f->least_waiting, s->vruntime);
@@ -733,6 +737,8 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 	struct fair_vcpu *s = fair_vcpu(v);
 	struct fair_pcpu *fc = (struct fair_pcpu *)c->state;
 
+	if (s->place == FAIR_WAITING)
+		s->place = FAIR_RUNNING;
 	s->ran_ns = 0;
 	s->last_ran_ns = now;
 	s->protected = p->parameter[FAIR_RUN_TO_PARITY] != 0;
@@ -820,7 +826,7 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 	s64 after = difference - 2 * (s64)sy_min(s->weight, SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
 	u64 recent_ns = p->parameter[FAIR_TICK_NS];
 
-	if (fair_hot(p, s, now))
+	if (s->place != FAIR_WAITING || fair_hot(p, s, now))
 		return 0;
 	if (from_load * 100 <= to_load * sy_min(p->parameter[FAIR_IMBALANCE_PERCENT], 1000))
 		return 0;

@@ -12,9 +12,9 @@ use std::{error, fmt};
 use tempfile::NamedTempFile;
 
 use crate::results::{Results, RunTrace};
-use crate::{write_csv, write_perfetto};
+use crate::{write_csv, write_html, write_perfetto};
 
-type Write1<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+type WriteFile<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
 /// Writes `results.json`, `results.csv`, `trace.json.gz` and `report.html` into `directory`, which
 /// is made if it is not there, and returns their paths. Files of these names are replaced. Set
@@ -28,9 +28,10 @@ pub fn write_all(
     traces: &[RunTrace],
     interrupted: &AtomicBool,
 ) -> Result<Vec<PathBuf>, WriteError> {
-    let files: [(&str, Write1); 3] = [
+    let files: [(&str, WriteFile); 4] = [
         ("results.json", &|writer| results.write_json(writer)),
         ("results.csv", &|writer| write_csv(results, writer)),
+        ("report.html", &|writer| write_html(results, traces, writer)),
         ("trace.json.gz", &|writer| write_perfetto(results, traces, writer)),
     ];
     fs::create_dir_all(directory).map_err(|error| WriteError::at(directory, error))?;
@@ -50,7 +51,11 @@ pub fn write_all(
     Ok(written)
 }
 
-fn stage(directory: &Path, write: Write1, interrupted: &AtomicBool) -> io::Result<NamedTempFile> {
+fn stage(
+    directory: &Path,
+    write: WriteFile,
+    interrupted: &AtomicBool,
+) -> io::Result<NamedTempFile> {
     let file = tempfile::Builder::new()
         .prefix(".steelyard-")
         // As for any new file, less what the umask takes away.

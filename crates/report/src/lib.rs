@@ -7,6 +7,7 @@
 mod csv;
 mod files;
 mod format;
+mod html;
 mod perfetto;
 mod results;
 mod summary;
@@ -14,6 +15,7 @@ mod terminal;
 
 pub use csv::write_csv;
 pub use files::{WriteError, write_all};
+pub use html::write_html;
 pub use perfetto::write_perfetto;
 pub use results::{
     Comparison, HostSummary, ParameterValue, PolicySummary, ReadError, Results, RunTrace,

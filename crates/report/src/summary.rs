@@ -5,6 +5,7 @@
 //! Domains that are alike are shown as one. A figure is the median over seeds and such domains, with
 //! the least and the greatest where these differ.
 
+use serde::Serialize;
 use steelyard_simulator::measure::{DomainMeasure, Run, WorstWait};
 
 use crate::format;
@@ -58,6 +59,12 @@ pub struct Group {
 }
 
 impl Group {
+    /// All domains of a run.
+    pub fn everyone(run: &Run) -> Option<Self> {
+        let names = run.domains.iter().map(|domain| domain.name.clone()).collect();
+        Some(Group { names, settings: run.domains.first()?.clone() })
+    }
+
     /// What to call them.
     pub fn title(&self) -> String {
         match self.names.as_slice() {
@@ -125,9 +132,11 @@ enum Goal {
 const JAIN: &str = "Jain";
 
 /// A figure with all its values, by policy.
-struct Figure {
-    label: String,
-    unit: String,
+pub struct Figure {
+    /// What it is.
+    pub label: String,
+    /// Unit, as a workload names it.
+    pub unit: String,
     goal: Goal,
     values: Vec<Vec<f64>>,
 }
@@ -140,24 +149,31 @@ impl Figure {
         }
     }
 
-    /// Whether there was nothing to measure under any policy.
-    fn is_empty(&self) -> bool {
-        self.values.iter().all(Vec::is_empty)
+    /// As [`steelyard_simulator::measure::TaskValue`] has it.
+    pub fn more_is_better(&self) -> Option<bool> {
+        match self.goal {
+            Goal::More => Some(true),
+            Goal::Less => Some(false),
+            Goal::Neither => None,
+        }
+    }
+
+    /// By policy; none where there was nothing to measure.
+    pub fn spreads(&self) -> Vec<Option<Spread>> {
+        self.values.iter().map(|values| Spread::of(values)).collect()
     }
 
     fn medians(&self) -> Vec<Option<f64>> {
-        self.values.iter().map(|values| median(values)).collect()
+        self.spreads().into_iter().map(|spread| Some(spread?.median)).collect()
     }
 
     fn row(&self) -> Row {
         let mut cells: Vec<Cell> = self
             .values
             .iter()
-            .map(|values| match median(values) {
+            .map(|values| match Spread::of(values) {
                 None => Cell { text: "–".to_owned(), ..Cell::default() },
-                Some(median) => {
-                    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-                    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                Some(Spread { least, median, greatest }) => {
                     let (least, greatest) = (self.text(least), self.text(greatest));
                     Cell {
                         text: self.text(median),
@@ -206,14 +222,26 @@ struct Extremes {
     ratio: f64,
 }
 
-fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+/// Values summed up.
+#[derive(Clone, Copy, Serialize)]
+pub struct Spread {
+    pub least: f64,
+    pub median: f64,
+    pub greatest: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Option<Self> {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        let (&least, &greatest) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            (values[middle - 1] + values[middle]) / 2.0
+        };
+        Some(Spread { least, median, greatest })
     }
 }
 
@@ -267,7 +295,7 @@ pub fn summarise(comparison: &Comparison) -> Summary {
         rows.extend([waits, p99, worst].iter().map(Figure::row));
         rows.push(meanwhile_row(comparison, group));
         rows.push(switches.row());
-        rows.extend(tasks.iter().filter(|figure| !figure.is_empty()).map(Figure::row));
+        rows.extend(tasks.iter().map(Figure::row));
         verdicts.extend(verdict(comparison, group, &tasks));
         sections.push(Section { title: group.title(), detail: group.detail(), rows });
     }
@@ -299,15 +327,21 @@ fn worst_wait_ns(domain: &DomainMeasure) -> f64 {
     domain.time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns) as f64
 }
 
-/// Share of CPU time beside the entitlement; best is who comes nearest.
-fn share_row(comparison: &Comparison, group: &Group) -> Row {
-    let share = figure(comparison, "", "", Goal::Neither, |run, out| {
+/// Share of CPU time, and entitlement to it, in percent of one pCPU.
+pub fn share_and_entitlement(comparison: &Comparison, group: &Group) -> (Figure, Figure) {
+    let share = figure(comparison, "share of entitled", "", Goal::Neither, |run, out| {
         out.extend(group.members(run).map(|domain| domain.share_percent));
     });
-    let entitlement = figure(comparison, "", "", Goal::Neither, |run, out| {
+    let entitlement = figure(comparison, "entitlement", "", Goal::Neither, |run, out| {
         out.extend(group.members(run).map(|domain| domain.entitlement_percent));
     });
-    let mut row = Row { label: "share of entitled".to_owned(), ..share.row() };
+    (share, entitlement)
+}
+
+/// Share beside entitlement; best is who comes nearest.
+fn share_row(comparison: &Comparison, group: &Group) -> Row {
+    let (share, entitlement) = share_and_entitlement(comparison, group);
+    let mut row = share.row();
     let mut scores = vec![];
     for ((cell, share), entitlement) in
         row.cells.iter_mut().zip(share.medians()).zip(entitlement.medians())
@@ -349,8 +383,8 @@ fn meanwhile_row(comparison: &Comparison, group: &Group) -> Row {
     Row { label: "  ran meanwhile".to_owned(), cells: cells.collect() }
 }
 
-/// What the workloads say of themselves.
-fn task_figures(comparison: &Comparison, group: &Group) -> Vec<Figure> {
+/// What the workloads say of themselves, where there was something to measure.
+pub fn task_figures(comparison: &Comparison, group: &Group) -> Vec<Figure> {
     let several = group.settings.tasks.len() > 1;
     let mut figures = vec![];
     for task in &group.settings.tasks {
@@ -369,6 +403,7 @@ fn task_figures(comparison: &Comparison, group: &Group) -> Vec<Figure> {
             }));
         }
     }
+    figures.retain(|figure| figure.values.iter().any(|values| !values.is_empty()));
     figures
 }
 

@@ -29,10 +29,10 @@ test: ## install what is missing, run every test
 lint: ## formatting, warnings as errors, licenses
 	@echo "== lint"
 	$(cargo) fmt --check
-	$(cargo) clippy --locked --workspace --all-targets -- -D warnings
 	find policy -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
 	shellcheck $$(git ls-files .ci scripts '*.sh')
 	scripts/check-spdx
+	$(cargo) clippy --locked --workspace --all-targets -- -D warnings
 
 .PHONY: core-check
 core-check: ## the core compiles for user space, kernel and hypervisor, BPF

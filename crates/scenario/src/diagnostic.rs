@@ -2,6 +2,8 @@
 //! The one error of every reader here: what is wrong, where it stands, and what would be right.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 use std::path::Path;
 
@@ -126,11 +128,31 @@ fn floor(text: &str, byte: usize) -> usize {
     (0..=byte.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// Reads a whole file.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {
-    std::fs::read(path).map_err(|error| {
-        Diagnostic::of_file(path.display().to_string(), format!("cannot be read: {error}"))
-    })
+/// Opens a file.
+pub(crate) fn open(path: &Path) -> Result<BufReader<File>, Diagnostic> {
+    match File::open(path) {
+        Ok(file) => Ok(BufReader::with_capacity(1 << 16, file)),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
+    Diagnostic::of_file(path.display().to_string(), format!("cannot be read: {error}"))
+}
+
+/// Reads all of a text.
+pub(crate) fn read_text(path: &Path, mut file: impl BufRead) -> Result<Source, Diagnostic> {
+    let name = path.display().to_string();
+    let mut bytes = vec![];
+    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
+            Err(source.error(at..at + 1, "this is no text: a byte that is not UTF-8"))
+        }
+    }
 }
 
 /// ", did you mean `weight`?" if a valid word is near, else nothing.

@@ -11,7 +11,7 @@ use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_simulator::workload::Workload;
 
-use crate::diagnostic::{Diagnostic, Source, did_you_mean, read};
+use crate::diagnostic::{Diagnostic, Source, did_you_mean, open};
 use crate::document::{self, Setting};
 use crate::file::{PolicyEntry, Scenario};
 use crate::import;
@@ -69,13 +69,9 @@ const MAX_DOMAINS: u64 = 65_536;
 /// What cannot be read or simulated, and where it stands.
 pub fn load(path: &Path, options: &Options) -> Result<Loaded, Diagnostic> {
     let mut recordings = Recordings::default();
-    let bytes = read(path)?;
-    let name = path.display().to_string();
-    let text = match import::Format::of(path, &bytes) {
-        import::Format::Scenario => utf8(&name, bytes)?,
-        format => import::scenario(path, format, bytes, &mut recordings)?,
-    };
-    load_scenario(&Source::new(name, text), path.parent(), options, &mut recordings)
+    let text = import::scenario(path, open(path)?, &mut recordings)?;
+    let source = Source::new(path.display().to_string(), text);
+    load_scenario(&source, path.parent(), options, &mut recordings)
 }
 
 /// Reads a scenario from its text; recordings in it are relative to the current directory.
@@ -84,16 +80,6 @@ pub fn load(path: &Path, options: &Options) -> Result<Loaded, Diagnostic> {
 /// As those of [`load`].
 pub fn load_text(name: &str, text: &str, options: &Options) -> Result<Loaded, Diagnostic> {
     load_scenario(&Source::new(name, text), None, options, &mut Recordings::default())
-}
-
-pub(crate) fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let text = String::from_utf8_lossy(error.as_bytes());
-        Source::new(name, text)
-            .error(valid..valid + 1, "this is no text: a byte that is not UTF-8")
-            .with_help(import::KNOWN_FORMATS)
-    })
 }
 
 /// Recordings that were read, by their path.
@@ -138,7 +124,7 @@ fn load_scenario(
                     recording
                 }
             };
-            let Some(process) = recording.process(replay.process) else {
+            let Some(process) = recording.processes.get(&replay.process) else {
                 let mut path = path;
                 path.extend(path_of(&["workload", "replay", "process"]));
                 let message =

@@ -144,7 +144,7 @@ impl Setup {
             path.0.extend(["task".to_owned(), index.to_string()]);
             path.range("threads", task.threads.into(), 1, MAX_THREADS.into())?;
             path.0.push("workload".to_owned());
-            validate_workload(task, &path)?;
+            validate_workload(task, domain.vcpus, &path)?;
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Setup {
     }
 }
 
-fn validate_workload(task: &Task, path: &Path) -> Result<(), ConfigError> {
+fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigError> {
     match &task.workload {
         Workload::Busy(busy) => {
             path.positive("busy.compute", busy.compute)?;
@@ -198,6 +198,13 @@ fn validate_workload(task: &Task, path: &Path) -> Result<(), ConfigError> {
                     task.threads,
                     replay.threads.len(),
                     replay.process
+                );
+                return Err(path.error("replay", problem));
+            }
+            if task.threads > vcpus {
+                let problem = format!(
+                    "{} threads: each needs a vCPU of its own, {vcpus} are there",
+                    task.threads
                 );
                 return Err(path.error("replay", problem));
             }

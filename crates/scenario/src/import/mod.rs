@@ -1,44 +1,288 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From other files to scenarios.
+//! From other files to scenarios. Each format is a module that reads it into what this one writes
+//! down as TOML.
+//!
+//! To add one: a module here, a variant of [`Format`] with how to recognise it, an arm in
+//! [`scenario`].
 
+mod libvirt;
+mod perf;
+mod xl;
+
+use std::fmt::Write as _;
+use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, Source, read};
-use crate::load::{Recordings, utf8};
-use crate::recording::Recording;
+use steelyard_simulator::units::{CpuSet, Nanoseconds};
+use toml_edit::Value;
 
-pub(crate) const KNOWN_FORMATS: &str =
-    "known are scenarios (.toml), `perf script` text (plain or .zst), libvirt XML and xl.cfg";
+use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
+use crate::load::Recordings;
+use crate::recording::{Process, Recording};
 
+pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (`perf script` text, \
+     plain or zstd), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+enum Format {
     Scenario,
+    Recording,
+    Libvirt,
+    Xl,
 }
 
 impl Format {
-    pub fn of(_path: &Path, _bytes: &[u8]) -> Format {
-        Format::Scenario
+    /// Recognises a file by its content where that is distinct, else by the end of its name.
+    fn of(path: &Path, head: &[u8]) -> Result<Format, Diagnostic> {
+        let wrong = |message: &str, help: &str| {
+            Err(Diagnostic::of_file(path.display().to_string(), message).with_help(help))
+        };
+        if head.starts_with(&ZSTD_MAGIC) {
+            return Ok(Format::Recording);
+        }
+        if head.starts_with(b"PERFILE2") {
+            return wrong(
+                "this is perf's binary file",
+                "make text of it: perf script --ns -F comm,pid,tid,cpu,time,event,trace -i FILE > FILE.txt",
+            );
+        }
+        if head.trim_ascii().is_empty() {
+            return wrong("the file is empty", KNOWN_FORMATS);
+        }
+        if head.contains(&0) {
+            return wrong("the file is binary, no text", KNOWN_FORMATS);
+        }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension {
+            Some("toml") => Ok(Format::Scenario),
+            Some("xml") => Ok(Format::Libvirt),
+            Some("cfg" | "xl") => Ok(Format::Xl),
+            Some("txt" | "perf") => Ok(Format::Recording),
+            _ if head.trim_ascii_start().starts_with(b"<") => Ok(Format::Libvirt),
+            _ if perf::looks_like(head) => Ok(Format::Recording),
+            // Xen asks for no particular name.
+            None => Ok(Format::Xl),
+            Some(_) => wrong("the format of this file is not known", KNOWN_FORMATS),
+        }
     }
 }
 
-pub(crate) fn scenario(
-    path: &Path,
-    _format: Format,
-    _bytes: Vec<u8>,
-    _recordings: &mut Recordings,
-) -> Result<String, Diagnostic> {
-    Err(Diagnostic::of_file(path.display().to_string(), "not yet"))
-}
-
-pub(crate) fn recording(path: &Path) -> Result<Recording, Diagnostic> {
-    Err(Diagnostic::of_file(path.display().to_string(), "not yet"))
-}
-
 /// A recording or VM description as the text of a scenario, with comments, to look at and edit.
+/// Recordings in it are named relative to their directory.
 ///
 /// # Errors
 /// What cannot be read, and where it stands.
 pub fn import(path: &Path) -> Result<String, Diagnostic> {
-    Err(Diagnostic::of_file(path.display().to_string(), "not yet"))
+    import_from(path, open(path)?)
+}
+
+/// The same from what is already open, or in memory; of `path` only the name counts.
+///
+/// # Errors
+/// As those of [`import`].
+pub fn import_from(path: &Path, file: impl BufRead) -> Result<String, Diagnostic> {
+    scenario(path, file, &mut Recordings::default())
+}
+
+/// The text of the scenario that a file holds or becomes.
+pub(crate) fn scenario(
+    path: &Path,
+    mut file: impl BufRead,
+    recordings: &mut Recordings,
+) -> Result<String, Diagnostic> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    match Format::of(path, head)? {
+        Format::Recording => {
+            let recording = Arc::new(perf::read(path, file)?);
+            let text = of_recording(&name, &recording).ok_or_else(|| {
+                let message = "an empty recording: nothing but the idle threads ran";
+                Diagnostic::of_file(path.display().to_string(), message)
+            })?;
+            recordings.insert(path.to_owned(), recording);
+            Ok(text)
+        }
+        Format::Libvirt => libvirt::parse(&read_text(path, file)?)
+            .map(|machine| machine.scenario(&name, "libvirt")),
+        Format::Xl => {
+            xl::parse(&read_text(path, file)?).map(|machine| machine.scenario(&name, "xl"))
+        }
+        Format::Scenario => read_text(path, file).map(|source| source.text),
+    }
+}
+
+/// Reads the recording that a scenario names.
+pub(crate) fn recording(path: &Path) -> Result<Recording, Diagnostic> {
+    perf::read(path, open(path)?)
+}
+
+/// A virtual machine as libvirt or xl describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct VirtualMachine {
+    name: String,
+    vcpus: u32,
+    weight: u32,
+    cap_percent: u32,
+    /// By number of the vCPU; none: all pCPUs.
+    pin: Vec<Option<CpuSet>>,
+    /// What was translated, and how.
+    notes: Vec<String>,
+}
+
+impl VirtualMachine {
+    /// The pCPUs that the host must have at least, as far as one can tell.
+    fn pcpus(&self) -> u32 {
+        let pinned = self.pin.iter().flatten().flat_map(CpuSet::iter).max();
+        let capped = self.cap_percent.div_ceil(100);
+        pinned.map_or(1, |pcpu| pcpu + 1).max(capped).max(self.vcpus.min(MAX_CORES))
+    }
+
+    fn scenario(&self, file: &str, tool: &str) -> String {
+        let mut text = format!(
+            "# From {}, which {tool} reads.\n\
+             name = {}\n\
+             length = \"10 s\"\n\n\
+             # The file does not say on what host: say so here, and add the domains beside it.\n",
+            comment(file),
+            quoted(&self.name)
+        );
+        write_host(&mut text, self.pcpus());
+        let _ =
+            writeln!(text, "\n[[domain]]\nname = {}\nvcpus = {}", quoted(&self.name), self.vcpus);
+        for note in &self.notes {
+            let _ = writeln!(text, "# {}", comment(note));
+        }
+        if self.weight != 256 {
+            let _ = writeln!(text, "weight = {}", self.weight);
+        }
+        if self.cap_percent != 0 {
+            let _ = writeln!(text, "cap_percent = {}", self.cap_percent);
+        }
+        if self.pin.iter().any(Option::is_some) {
+            let all: CpuSet = (0..self.pcpus()).collect();
+            let mut sets: Vec<String> = self
+                .pin
+                .iter()
+                .map(|set| quoted(&set.as_ref().unwrap_or(&all).to_string()))
+                .collect();
+            if sets.iter().all(|set| *set == sets[0]) {
+                sets.truncate(1);
+            }
+            let _ = writeln!(text, "pin = [{}]", sets.join(", "));
+        }
+        let _ = writeln!(
+            text,
+            "# What runs in it the file does not say either: here every vCPU computes all the time.\n\
+             [[domain.task]]\nthreads = {}\nworkload.busy = {{ compute = \"10 ms\" }}",
+            self.vcpus
+        );
+        text
+    }
+}
+
+/// The weight for a value that is not one of 1..65535, with a note if it had to be changed.
+fn clamp_weight(weight: u64, notes: &mut Vec<String>) -> u32 {
+    let clamped = weight.clamp(1, 65_535);
+    if clamped != weight {
+        notes.push(format!("A weight of {weight} is out of range: {clamped} is the nearest."));
+    }
+    clamped as u32
+}
+
+/// Processes that used less of a CPU are left out, unless they are virtual machines.
+const LEAST_PERMILLE: u128 = 5;
+
+fn of_recording(file: &str, recording: &Recording) -> Option<String> {
+    let uses_enough = |process: &Process| {
+        let permille = u128::from(process.gotten_ns()) * 1000 / u128::from(recording.elapsed_ns);
+        process.vcpus > 0 || permille >= LEAST_PERMILLE
+    };
+    let busiest = *recording.processes.iter().max_by_key(|(_, process)| process.gotten_ns())?.0;
+    let (kept, left_out): (Vec<_>, Vec<_>) = recording
+        .processes
+        .iter()
+        .partition(|(pid, process)| **pid == busiest || uses_enough(process));
+    let percent = |ns: u64| 100.0 * ns as f64 / recording.elapsed_ns as f64;
+    let mut text = format!(
+        "# From the recording {file}: each process that used at least {} % of a CPU, and each virtual\n\
+         # machine, is a domain, and each of its threads a vCPU: those that QEMU calls `CPU n/KVM` or\n\
+         # `CPU n/TCG` first, then its emulator, input and output, and the kernel's helpers. Every thread\n\
+         # replays for how long it ran and slept; how long it waits is up to the policy.\n\
+         # Left out: {} processes that used {:.2} % of a CPU together, and {} events of other kinds.\n\
+         name = {name}\n\
+         length = {length}\n\n",
+        LEAST_PERMILLE as f64 / 10.0,
+        left_out.len(),
+        percent(left_out.iter().map(|(_, process)| process.gotten_ns()).sum()),
+        recording.skipped,
+        file = comment(file),
+        name = quoted(file.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(file)),
+        length = quoted(&Nanoseconds(recording.elapsed_ns).to_string()),
+    );
+    write_host(&mut text, recording.pcpus.len() as u32);
+    for (pid, process) in &kept {
+        let twins = kept.iter().filter(|(_, other)| other.name == process.name).count();
+        let name = if twins > 1 { format!("{}-{pid}", process.name) } else { process.name.clone() };
+        let threads = process.threads.len();
+        let _ = writeln!(
+            text,
+            "\n# {}: {:.1} % of a CPU, {} of its {threads} threads are vCPUs.\n\
+             [[domain]]\nname = {}\nvcpus = {threads}\n\
+             [[domain.task]]\nthreads = {threads}\n\
+             workload.replay = {{ recording = {}, process = {pid} }}",
+            comment(&process.name),
+            percent(process.gotten_ns()),
+            process.vcpus,
+            quoted(&name),
+            quoted(file),
+        );
+    }
+    Some(text)
+}
+
+/// Cores of a socket at most.
+const MAX_CORES: u32 = 1024;
+
+fn write_host(text: &mut String, pcpus: u32) {
+    let sockets = pcpus.div_ceil(MAX_CORES);
+    text.push_str("[host]\n");
+    if sockets > 1 {
+        let _ = writeln!(text, "sockets = {sockets}");
+    }
+    let _ = writeln!(text, "cores_per_socket = {}", pcpus.div_ceil(sockets));
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Text as it may stand in a comment.
+fn comment(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// A whole number in an attribute, an element or an assignment.
+fn whole_number(
+    source: &Source,
+    bytes: std::ops::Range<usize>,
+    text: &str,
+    what: &str,
+    range: std::ops::RangeInclusive<i64>,
+) -> Result<i64, Diagnostic> {
+    let text = text.trim();
+    match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(source.error(
+            bytes,
+            format!(
+                "`{text}` is no {what}: a whole number from {} to {}",
+                range.start(),
+                range.end()
+            ),
+        )),
+    }
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! libvirt's domain XML: name, `vcpu`, and of `cputune` shares, quota, period and pins.
+//! Meaning of the elements: libvirt, "Domain XML format", CPU Allocation and CPU Tuning.
+
+use std::ops::Range;
+
+use roxmltree::{Document, Node};
+use steelyard_simulator::units::CpuSet;
+
+use crate::diagnostic::{Diagnostic, Source};
+use crate::import::{VirtualMachine, clamp_weight, whole_number};
+
+/// cpu.shares of a domain that says nothing, under cgroup v1.
+const DEFAULT_SHARES: u64 = 1024;
+const DEFAULT_PERIOD_US: i64 = 100_000;
+
+/// Reads one domain.
+pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
+    let document = Document::parse(&source.text).map_err(|error| {
+        let at = error.pos();
+        let line_start: usize =
+            source.text.split_inclusive('\n').take(at.row as usize - 1).map(str::len).sum();
+        let before: usize =
+            source.text[line_start..].chars().take(at.col as usize - 1).map(char::len_utf8).sum();
+        let start = line_start + before;
+        source.error(start..start + 1, format!("this is no XML: {error}"))
+    })?;
+    let root = document.root_element();
+    if !root.has_tag_name("domain") {
+        let name = root.tag_name().name();
+        let start = root.range().start;
+        let message = format!("`<{name}>` is no libvirt domain: `<domain>` is expected");
+        return Err(source.error(start..start + name.len() + 1, message));
+    }
+    let missing = |key: &str| {
+        let start = root.range().start;
+        source.error(start..start + 7, format!("this domain has no `<{key}>`"))
+    };
+    let name = child(root, "name").ok_or_else(|| missing("name"))?;
+    let mut notes = vec![];
+    let (mut vcpus, mut all_pinned) = (1, None);
+    if let Some(vcpu) = child(root, "vcpu") {
+        vcpus = content(source, vcpu, "number of vCPUs", 1..=1024)?;
+        if vcpu.has_attribute("current") {
+            vcpus = attribute(source, vcpu, "current", "number of vCPUs", 1..=1024)?;
+            notes.push("Of its vCPUs those that are there at the start (`current`).".to_owned());
+        }
+        all_pinned = cpuset(source, vcpu)?;
+    }
+    let mut machine = VirtualMachine {
+        name: name.text().unwrap_or_default().trim().to_owned(),
+        vcpus: vcpus as u32,
+        weight: 256,
+        cap_percent: 0,
+        pin: vec![all_pinned; vcpus as usize],
+        notes,
+    };
+    if machine.name.is_empty() {
+        return Err(source.error(name.range(), "this name is empty"));
+    }
+    if let Some(tune) = child(root, "cputune") {
+        read_tuning(source, tune, &mut machine)?;
+    }
+    Ok(machine)
+}
+
+fn read_tuning(
+    source: &Source,
+    tune: Node<'_, '_>,
+    machine: &mut VirtualMachine,
+) -> Result<(), Diagnostic> {
+    if let Some(element) = child(tune, "shares") {
+        let shares = content(source, element, "shares", 1..=262_144)? as u64;
+        machine.notes.push(format!(
+            "shares {shares} of {DEFAULT_SHARES}, the default under cgroup v1, are weight {} of 256. \
+             Under cgroup v2 the default is 100: then take {}.",
+            shares * 256 / DEFAULT_SHARES,
+            shares * 256 / 100
+        ));
+        machine.weight = clamp_weight(shares * 256 / DEFAULT_SHARES, &mut machine.notes);
+    }
+    // <quota> limits each vCPU, <global_quota> the whole domain; negative is no limit.
+    let mut caps = vec![];
+    for (prefix, vcpus) in [("", machine.vcpus), ("global_", 1)] {
+        let us = |key: &str, default: i64, range| match child(tune, &format!("{prefix}{key}")) {
+            Some(element) => content(source, element, "time in microseconds", range),
+            None => Ok(default),
+        };
+        let period = us("period", DEFAULT_PERIOD_US, 1_000..=1_000_000)?;
+        let quota = us("quota", 0, -1..=17_592_186_044_415)?;
+        if quota > 0 {
+            let cap = (quota as u64 * 100 * u64::from(vcpus)).div_ceil(period as u64);
+            caps.push(cap);
+            machine.notes.push(format!(
+                "{prefix}quota {quota} of {period} us for {vcpus} x 100 % is a cap of {cap} %."
+            ));
+        }
+    }
+    // More than all vCPUs can use is no cap.
+    let usable = 100 * u64::from(machine.vcpus);
+    if let Some(cap) = caps.into_iter().min().filter(|&cap| cap < usable) {
+        machine.cap_percent = cap as u32;
+    }
+    for pin in tune.children().filter(|node| node.has_tag_name("vcpupin")) {
+        let vcpu = attribute(source, pin, "vcpu", "number of a vCPU", 0..=1023)? as usize;
+        if pin.attribute("cpuset").is_none() {
+            return Err(source.error(pin.range(), "this `<vcpupin>` has no `cpuset`"));
+        }
+        let set = cpuset(source, pin)?;
+        // libvirt allows pins of vCPUs that are not there yet.
+        if let Some(slot) = machine.pin.get_mut(vcpu) {
+            *slot = set;
+        }
+    }
+    Ok(())
+}
+
+fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+fn content(
+    source: &Source,
+    node: Node<'_, '_>,
+    what: &str,
+    range: std::ops::RangeInclusive<i64>,
+) -> Result<i64, Diagnostic> {
+    let bytes = node.first_child().map_or(node.range(), |text| text.range());
+    let padding = source.text[bytes.clone()].len() - source.text[bytes.clone()].trim_start().len();
+    let text = node.text().unwrap_or_default();
+    whole_number(source, bytes.start + padding..bytes.end, text, what, range)
+}
+
+fn attribute(
+    source: &Source,
+    node: Node<'_, '_>,
+    name: &str,
+    what: &str,
+    range: std::ops::RangeInclusive<i64>,
+) -> Result<i64, Diagnostic> {
+    match node.attribute_node(name) {
+        Some(attribute) => {
+            whole_number(source, attribute.range_value(), attribute.value(), what, range)
+        }
+        None => {
+            let tag = node.tag_name().name();
+            Err(source.error(node.range(), format!("this `<{tag}>` has no `{name}`")))
+        }
+    }
+}
+
+fn cpuset(source: &Source, node: Node<'_, '_>) -> Result<Option<CpuSet>, Diagnostic> {
+    let Some(attribute) = node.attribute_node("cpuset") else { return Ok(None) };
+    let bytes: Range<usize> = attribute.range_value();
+    attribute.value().parse().map(Some).map_err(|problem: String| source.error(bytes, problem))
+}

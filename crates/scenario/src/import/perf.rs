@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings: the text that `perf script` makes of what `perf sched record` recorded, plain or
+//! compressed with zstd, read line by line. A line is
+//!
+//! ```text
+//!  CPU 0/KVM 29934/29943 [000]  1636.049574734: sched:sched_switch: prev_comm=... ==> next_comm=...
+//! ```
+//!
+//! with the name of the thread on that CPU (which may hold spaces and colons), its process (if the
+//! field `pid` was asked for) and number, the CPU, the time, the event, and the event's own fields;
+//! these come as `key=value` or, where libtraceevent's plugins are installed, as
+//! `comm:pid [prio] S ==> comm:pid [prio]`.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
+use crate::diagnostic::{Diagnostic, Place, unreadable};
+use crate::import::{KNOWN_FORMATS, ZSTD_MAGIC};
+use crate::recording::{Follower, Recording};
+
+/// Longer lines are refused, so that a binary file does not fill the memory.
+const MAX_LINE: u64 = 1 << 16;
+const MAX_CPU: usize = steelyard_simulator::units::MAX_PCPU as usize;
+
+/// Reads a recording, plain or compressed.
+pub(crate) fn read(path: &Path, mut file: impl BufRead) -> Result<Recording, Diagnostic> {
+    let name = path.display().to_string();
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    if head.starts_with(&ZSTD_MAGIC) {
+        let text = Zstd::new(file).map_err(|error| damaged(&name, 1, &error))?;
+        parse(&name, BufReader::with_capacity(1 << 16, text))
+    } else {
+        parse(&name, file)
+    }
+}
+
+/// The content of a zstd file: of one frame after another, each with its checksum.
+struct Zstd<R: BufRead> {
+    /// None only while one frame is exchanged for the next.
+    frame: Option<StreamingDecoder<R, FrameDecoder>>,
+}
+
+impl<R: BufRead> Zstd<R> {
+    fn new(file: R) -> io::Result<Self> {
+        let frame = StreamingDecoder::new(file).map_err(io::Error::other)?;
+        Ok(Zstd { frame: Some(frame) })
+    }
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(frame) = &mut self.frame else { return Ok(0) };
+            let length = frame.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            let Some((mut file, decoder)) = self.frame.take().map(StreamingDecoder::into_parts)
+            else {
+                return Ok(0);
+            };
+            let stored = decoder.get_checksum_from_data();
+            if stored.is_some() && stored != decoder.get_calculated_checksum() {
+                return Err(io::Error::other("the checksum is wrong"));
+            }
+            if file.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            let next = StreamingDecoder::new_with_decoder(file, decoder);
+            self.frame = Some(next.map_err(io::Error::other)?);
+        }
+    }
+}
+
+/// Whether a file that begins so is a recording.
+pub(crate) fn looks_like(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    lines.next().is_some_and(|line| Sample::parse(line).is_ok())
+}
+
+/// Reads a recording from text.
+fn parse(name: &str, mut text: impl BufRead) -> Result<Recording, Diagnostic> {
+    let mut follower = Follower::default();
+    let mut first_ns = None;
+    let mut last_ns = 0;
+    let (mut skipped, mut switches) = (0, 0);
+    let mut bytes = vec![];
+    for number in 1.. {
+        bytes.clear();
+        let length = (&mut text)
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut bytes)
+            .map_err(|error| damaged(name, number, &error))?;
+        if length == 0 {
+            break;
+        }
+        let complete = bytes.last() == Some(&b'\n');
+        let line = String::from_utf8_lossy(&bytes);
+        let line = line.trim_end();
+        let wrong = |problem: Problem| {
+            let start = problem.text.as_ptr() as usize - line.as_ptr() as usize;
+            let place = Place {
+                line: number,
+                column: line.get(..start).unwrap_or("").chars().count() + 1,
+                width: problem.text.trim_end().chars().count().max(1),
+                text: line.to_owned(),
+            };
+            let cut = !complete && length < MAX_LINE as usize;
+            Diagnostic {
+                file: name.to_owned(),
+                place: Some(place),
+                message: if bytes.contains(&0) {
+                    "this is binary, no text".to_owned()
+                } else if cut {
+                    format!(
+                        "{}: the file ends in the middle of a line, it was cut off",
+                        problem.message
+                    )
+                } else {
+                    problem.message
+                },
+                help: problem.help.map(str::to_owned),
+            }
+        };
+        if line.trim_start().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let sample = Sample::parse(line).map_err(wrong)?;
+        let start_ns = *first_ns.get_or_insert(sample.time_ns);
+        if sample.time_ns < last_ns {
+            return Err(wrong(Problem {
+                text: sample.time_text,
+                message: format!(
+                    "time runs backwards: `{}` is {} ns earlier than the line before",
+                    sample.time_text,
+                    last_ns - sample.time_ns
+                ),
+                help: Some("`perf script` sorts by time: was the text put together by hand?"),
+            }));
+        }
+        last_ns = sample.time_ns;
+        follower.advance(sample.time_ns - start_ns);
+        let event = Event::parse(sample.event, sample.fields).map_err(wrong)?;
+        if let Some(tid) = sample.tid {
+            follower.name(tid, sample.comm);
+            let ran_ns = match event {
+                Event::Ran { tid: ran, runtime_ns } if ran == tid => runtime_ns,
+                _ => 0,
+            };
+            follower.runs(tid, sample.process, sample.cpu, ran_ns);
+        }
+        match event {
+            Event::Switch { previous, runnable, next } => {
+                switches += 1;
+                follower.name(previous.tid, previous.comm);
+                follower.name(next.tid, next.comm);
+                follower.switches(sample.cpu, previous.tid, runnable, next.tid);
+            }
+            Event::Wake { thread, cpu } => {
+                follower.name(thread.tid, thread.comm);
+                follower.wakes(thread.tid, cpu);
+            }
+            Event::Migrate { tid, cpu } => follower.migrates(tid, cpu),
+            Event::Ran { .. } => {}
+            Event::Other => skipped += 1,
+        }
+    }
+    let nothing = match (first_ns, switches) {
+        (None, _) => "an empty recording: there is no event in it",
+        (Some(_), 0) => "an empty recording: there is no `sched_switch` event in it",
+        (Some(start_ns), _) if start_ns == last_ns => "an empty recording: no time passes in it",
+        _ => return Ok(follower.finish(skipped)),
+    };
+    Err(Diagnostic::of_file(name, nothing).with_help("record with `perf sched record -- sleep 10`"))
+}
+
+fn damaged(name: &str, line: usize, error: &io::Error) -> Diagnostic {
+    let message = format!("damaged or cut off after line {}: {error}", line - 1);
+    Diagnostic::of_file(name, message)
+}
+
+/// What is wrong with a line, and the piece of it that is meant.
+struct Problem<'a> {
+    text: &'a str,
+    message: String,
+    help: Option<&'static str>,
+}
+
+/// What stands before an event's own fields.
+struct Sample<'a> {
+    comm: &'a str,
+    process: Option<u32>,
+    /// None: perf could not tell, and wrote -1.
+    tid: Option<u32>,
+    cpu: usize,
+    time_ns: u64,
+    time_text: &'a str,
+    event: &'a str,
+    fields: &'a str,
+}
+
+impl<'a> Sample<'a> {
+    fn parse(line: &'a str) -> Result<Self, Problem<'a>> {
+        // A name may hold anything, even ` [`: the first place where all that follows fits counts.
+        let found = line.match_indices(" [").find_map(|(at, _)| Self::around(line, at));
+        let sample = found.ok_or_else(|| Problem {
+            text: line,
+            message: "this is no line of `perf script`".to_owned(),
+            help: Some(KNOWN_FORMATS),
+        })?;
+        if sample.cpu > MAX_CPU {
+            return Err(Problem {
+                text: line,
+                message: format!("CPU {}: the largest number is {MAX_CPU}", sample.cpu),
+                help: None,
+            });
+        }
+        Ok(sample)
+    }
+
+    /// With the bracket around the CPU's number at this byte.
+    fn around(line: &'a str, at: usize) -> Option<Self> {
+        let (before, after) = (line[..at].trim_end(), &line[at + 2..]);
+        let (comm, ids) = before.rsplit_once(' ')?;
+        // The number of the process comes from the field `pid`, that of the thread from `tid`;
+        // perf pads both, so that `18/18` is followed by spaces.
+        let (process, tid) = match ids.split_once('/') {
+            Some((process, tid)) => (number(process)?, number(tid)?),
+            None => (None, number(ids)?),
+        };
+        let (cpu, after) = after.split_once(']')?;
+        let (time_text, after) = after.trim_start().split_once(':')?;
+        let (seconds, fraction) = time_text.split_once('.')?;
+        if !matches!(fraction.len(), 6 | 9) || !seconds.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let scale = if fraction.len() == 6 { 1_000 } else { 1 };
+        let time_ns = seconds
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1_000_000_000)?
+            .checked_add(fraction.parse::<u64>().ok()? * scale)?;
+        let (event, fields) = match after.trim_start().split_once(": ") {
+            Some((event, fields)) => (event, fields.trim_start()),
+            None => (after.trim().trim_end_matches(':'), ""),
+        };
+        if !cpu.bytes().all(|b| b.is_ascii_digit()) || time_ns > i64::MAX as u64 {
+            return None;
+        }
+        let comm = comm.trim();
+        Some(Sample {
+            comm,
+            process,
+            tid,
+            cpu: cpu.parse().ok()?,
+            time_ns,
+            time_text,
+            event: event.strip_prefix("sched:").unwrap_or(event),
+            fields,
+        })
+    }
+}
+
+/// The number of a process or thread; -1 is one that perf does not know.
+fn number(text: &str) -> Option<Option<u32>> {
+    if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+/// A thread in an event's fields.
+#[derive(Clone, Copy)]
+struct Thread<'a> {
+    comm: &'a str,
+    tid: u32,
+}
+
+enum Event<'a> {
+    Switch { previous: Thread<'a>, runnable: bool, next: Thread<'a> },
+    Wake { thread: Thread<'a>, cpu: usize },
+    Migrate { tid: u32, cpu: usize },
+    Ran { tid: u32, runtime_ns: u64 },
+    Other,
+}
+
+impl<'a> Event<'a> {
+    fn parse(name: &str, fields: &'a str) -> Result<Self, Problem<'a>> {
+        let event = match name {
+            "sched_switch" => Self::switch(fields),
+            // Waking comes first, on the CPU of who wakes; the two others, where they are recorded
+            // at all, when the thread is in its queue.
+            "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => Self::wake(fields),
+            "sched_migrate_task" => Self::migrate(fields),
+            "sched_stat_runtime" => Self::ran(fields),
+            _ => Some(Event::Other),
+        };
+        event.ok_or_else(|| Problem {
+            text: fields,
+            message: format!("the fields of this {name} cannot be read: `{fields}`"),
+            help: None,
+        })
+    }
+
+    fn switch(fields: &'a str) -> Option<Self> {
+        let (left, right) = fields.split_once(" ==> ")?;
+        let (previous, state, next);
+        if left.starts_with("prev_comm=") {
+            previous = keyed(left, "prev_comm=", " prev_pid=")?;
+            state = left.rsplit_once(" prev_state=")?.1;
+            next = keyed(right, "next_comm=", " next_pid=")?;
+        } else {
+            previous = plain(left)?;
+            state = left.rsplit_once("] ")?.1;
+            next = plain(right)?;
+        }
+        let runnable = state.trim().starts_with('R');
+        if state.trim().is_empty() {
+            return None;
+        }
+        Some(Event::Switch { previous, runnable, next })
+    }
+
+    fn wake(fields: &'a str) -> Option<Self> {
+        let thread = if fields.starts_with("comm=") {
+            keyed(fields, "comm=", " pid=")?
+        } else {
+            plain(fields)?
+        };
+        let cpu = word_after(fields, " target_cpu=").or_else(|| word_after(fields, " CPU:"))?;
+        Some(Event::Wake { thread, cpu: cpu_number(cpu)? })
+    }
+
+    fn migrate(fields: &'a str) -> Option<Self> {
+        let Thread { tid, .. } = keyed(fields, "comm=", " pid=")?;
+        Some(Event::Migrate { tid, cpu: cpu_number(word_after(fields, " dest_cpu=")?)? })
+    }
+
+    fn ran(fields: &'a str) -> Option<Self> {
+        let Thread { tid, .. } = keyed(fields, "comm=", " pid=")?;
+        Some(Event::Ran { tid, runtime_ns: word_after(fields, " runtime=")?.parse().ok()? })
+    }
+}
+
+fn cpu_number(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|&cpu| cpu <= MAX_CPU)
+}
+
+/// The word that follows the last occurrence of a key.
+fn word_after<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
+    fields[fields.rfind(key)? + key.len()..].split_whitespace().next()
+}
+
+/// `comm=NAME pid=N ...`
+fn keyed<'a>(fields: &'a str, comm_key: &str, tid_key: &str) -> Option<Thread<'a>> {
+    let comm = fields.get(comm_key.len()..fields.rfind(tid_key)?)?;
+    Some(Thread { comm, tid: word_after(fields, tid_key)?.parse().ok()? })
+}
+
+/// `NAME:N [PRIO] ...`
+fn plain(fields: &str) -> Option<Thread<'_>> {
+    let (thread, _) = fields.rsplit_once(" [")?;
+    let (comm, tid) = thread.rsplit_once(':')?;
+    Some(Thread { comm, tid: tid.trim().parse().ok()? })
+}

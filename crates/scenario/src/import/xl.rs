@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Xen's xl.cfg: `name`, `vcpus`, `cpu_weight`, `cap` and `cpus`. The file is a series of
+//! `KEY=VALUE`, where a value is a string, a number or a list, and `#` begins a comment; see
+//! xl.cfg(5), "Syntax" and "CPU Allocation".
+
+use std::ops::Range;
+
+use steelyard_simulator::units::CpuSet;
+
+use crate::diagnostic::{Diagnostic, Source};
+use crate::import::{VirtualMachine, clamp_weight, whole_number};
+
+/// Lists in lists are read so deep.
+const MAX_DEPTH: u32 = 16;
+
+/// Reads one domain.
+pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
+    let mut machine = VirtualMachine {
+        name: String::new(),
+        vcpus: 1,
+        weight: 256,
+        cap_percent: 0,
+        pin: vec![],
+        notes: vec![],
+    };
+    let mut cpus = None;
+    let mut parser = Parser { source, at: 0 };
+    while let Some((key, value)) = parser.assignment()? {
+        let number = |what, range| value.number(source, what, range);
+        match key {
+            "name" => machine.name = value.string(source)?.to_owned(),
+            "vcpus" => machine.vcpus = number("number of vCPUs", 1..=1024)? as u32,
+            "cpu_weight" => {
+                let weight = number("weight", 1..=65_535)? as u64;
+                machine.weight = clamp_weight(weight, &mut machine.notes);
+            }
+            "cap" => machine.cap_percent = number("cap in percent", 0..=409_600)? as u32,
+            "cpus" => cpus = Some(value),
+            "maxvcpus" => {
+                let note =
+                    "`vcpus` are there at the start; more, up to `maxvcpus`, are not simulated.";
+                machine.notes.push(note.to_owned());
+            }
+            "cpus_soft" => {
+                let note = "`cpus_soft` is left out: only hard affinity is simulated.";
+                machine.notes.push(note.to_owned());
+            }
+            _ => {}
+        }
+    }
+    if machine.name.is_empty() {
+        return Err(source.error(0..0, "this domain has no `name`"));
+    }
+    if let Some(cpus) = cpus {
+        machine.pin = pins(source, &cpus, machine.vcpus as usize)?;
+    }
+    Ok(machine)
+}
+
+/// One set for all vCPUs, or a list with one for each; those behind its end may run anywhere.
+fn pins(source: &Source, cpus: &Value, vcpus: usize) -> Result<Vec<Option<CpuSet>>, Diagnostic> {
+    let set = |value: &Value| {
+        let text = value.string(source)?.trim();
+        match text {
+            "all" => Ok(None),
+            _ => text.parse().map(Some).map_err(|problem: String| {
+                let error = source.error(value.bytes.clone(), problem);
+                if text.starts_with("node") {
+                    error.with_help(
+                        "write the CPUs of the node: the file does not tell which they are",
+                    )
+                } else {
+                    error
+                }
+            }),
+        }
+    };
+    match &cpus.kind {
+        Kind::List(items) => {
+            let mut sets: Vec<_> = items.iter().map(set).collect::<Result<_, _>>()?;
+            sets.resize(vcpus, None);
+            Ok(sets)
+        }
+        Kind::Text(_) => Ok(vec![set(cpus)?; vcpus]),
+    }
+}
+
+/// A value and where it stands.
+struct Value<'a> {
+    kind: Kind<'a>,
+    bytes: Range<usize>,
+}
+
+enum Kind<'a> {
+    /// A string without its quotes, or a number.
+    Text(&'a str),
+    List(Vec<Value<'a>>),
+}
+
+impl Value<'_> {
+    fn string(&self, source: &Source) -> Result<&str, Diagnostic> {
+        match self.kind {
+            Kind::Text(text) => Ok(text),
+            Kind::List(_) => {
+                Err(source.error(self.bytes.clone(), "a list where a string is expected"))
+            }
+        }
+    }
+
+    fn number(
+        &self,
+        source: &Source,
+        what: &str,
+        range: std::ops::RangeInclusive<i64>,
+    ) -> Result<i64, Diagnostic> {
+        whole_number(source, self.bytes.clone(), self.string(source)?, what, range)
+    }
+}
+
+struct Parser<'a> {
+    source: &'a Source,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.source.text[self.at..]
+    }
+
+    fn error<T>(&self, width: usize, message: impl Into<String>) -> Result<T, Diagnostic> {
+        Err(self.source.error(self.at..self.at + width, message))
+    }
+
+    /// Skips white space, comments, and the characters that end nothing here.
+    fn skip(&mut self, separators: &[char]) {
+        loop {
+            let rest = self.rest();
+            let trimmed =
+                rest.trim_start_matches(|c: char| c.is_whitespace() || separators.contains(&c));
+            self.at += rest.len() - trimmed.len();
+            if !trimmed.starts_with('#') {
+                return;
+            }
+            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    /// The length of the word that begins here.
+    fn word(&self) -> usize {
+        let rest = self.rest();
+        rest.find(|c: char| !c.is_alphanumeric() && !"_-.".contains(c)).unwrap_or(rest.len())
+    }
+
+    fn assignment(&mut self) -> Result<Option<(&'a str, Value<'a>)>, Diagnostic> {
+        self.skip(&[';']);
+        if self.rest().is_empty() {
+            return Ok(None);
+        }
+        let (start, length) = (self.at, self.word());
+        let key = &self.rest()[..length];
+        if key.is_empty() {
+            let found = self.rest().chars().next().unwrap_or(' ');
+            return self
+                .error(found.len_utf8(), format!("`{found}` where `KEY = VALUE` is expected"));
+        }
+        self.at += length;
+        self.blank();
+        let operator = ["+=", "="].into_iter().find(|operator| self.rest().starts_with(operator));
+        let Some(operator) = operator else {
+            self.at = start;
+            return self.error(length, format!("`=` and a value are missing after `{key}`"));
+        };
+        self.at += operator.len();
+        self.blank();
+        let value = self.value(0)?;
+        self.blank();
+        match self.rest().chars().next() {
+            None | Some('\n' | '\r' | ';' | '#') => Ok(Some((key, value))),
+            Some(other) => {
+                self.error(other.len_utf8(), format!("`{other}` after the value of `{key}`"))
+            }
+        }
+    }
+
+    /// Skips blanks within a line.
+    fn blank(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches([' ', '\t']).len();
+    }
+
+    fn value(&mut self, depth: u32) -> Result<Value<'a>, Diagnostic> {
+        let start = self.at;
+        let kind = match self.rest().chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let inside = &self.rest()[1..];
+                let end = inside.find([quote, '\n']);
+                let Some(end) = end.filter(|&end| inside[end..].starts_with(quote)) else {
+                    let width = inside.find('\n').unwrap_or(inside.len()) + 1;
+                    return self.error(width, "this string has no end");
+                };
+                self.at += end + 2;
+                let bytes = start + 1..start + 1 + end;
+                return Ok(Value { kind: Kind::Text(&inside[..end]), bytes });
+            }
+            Some('[') if depth < MAX_DEPTH => {
+                self.at += 1;
+                let mut items = vec![];
+                loop {
+                    self.skip(&[]);
+                    match self.rest().chars().next() {
+                        Some(']') => break self.at += 1,
+                        Some(_) => items.push(self.value(depth + 1)?),
+                        None => {
+                            self.at = start;
+                            return self.error(1, "this list has no end");
+                        }
+                    }
+                    self.skip(&[]);
+                    match self.rest().chars().next() {
+                        Some(',') => self.at += 1,
+                        Some(']') | None => {}
+                        Some(other) => {
+                            let message = format!("`{other}` where `,` or `]` is expected");
+                            return self.error(other.len_utf8(), message);
+                        }
+                    }
+                }
+                Kind::List(items)
+            }
+            Some(found) => {
+                let length = self.word();
+                if length == 0 {
+                    let message =
+                        format!("`{found}` where a string, a number or a list is expected");
+                    return self.error(found.len_utf8(), message);
+                }
+                let text = &self.rest()[..length];
+                self.at += length;
+                Kind::Text(text)
+            }
+            None => return self.error(0, "a value is missing"),
+        };
+        Ok(Value { kind, bytes: start..self.at })
+    }
+}

@@ -69,7 +69,8 @@ bench: ## speed, instructions per event
 
 .PHONY: fuzz
 fuzz: ## each parser with random input for a minute; needs a nightly toolchain by rustup
-	@scripts/install fuzz
+	@scripts/install run
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
 	cd fuzz && for parser in $$(cargo +nightly fuzz list); do \
 		echo "== fuzz $$parser"; \
 		cargo +nightly fuzz run "$$parser" -- -max_total_time=60; \

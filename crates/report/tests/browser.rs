@@ -2,6 +2,9 @@
 //! The report in a real browser: it renders without an error, its charts show something, and it asks
 //! nothing of the network.
 
+// What the probe reports is looked into outside the test functions too.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::path::Path;

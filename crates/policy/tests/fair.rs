@@ -395,6 +395,21 @@ fn cfs_places_a_sleeper_half_a_latency_behind() {
 }
 
 #[test]
+fn cfs_least_follows_who_runs_once_nobody_waits() {
+    // b waits on pCPU 0 and goes to pCPU 1. From then on who runs on pCPU 0 is the least there.
+    let mut host = Host::new("fair@cfs", &[("scaling", "none")], 2);
+    let (a, b, sleeper) = (host.single(256), host.single(256), host.single(256));
+    host.wake(a);
+    let start = host.key_of(a);
+    host.wake(b);
+    host.choose(0);
+    host.move_to(b, 1);
+    host.now += 100 * MS;
+    host.wake(sleeper);
+    assert_eq!(host.key_of(sleeper), start + 97 * MS);
+}
+
+#[test]
 fn cfs_wakeup_preempts_beyond_the_granularity() {
     // 3 ms behind; granularity 1 ms of run time, of who wakes: 1 ms at 256, 0.5 ms at 512.
     assert_eq!(cfs_wake_after_sleep(&[], 256).0.lead(1), 2 * MS as i64);
@@ -690,6 +705,30 @@ fn balance_moves_what_evens_the_loads() {
 }
 
 #[test]
+fn balance_leaves_small_imbalances() {
+    // 5 : 4 is 125 %, the most that 2.6.38 leaves; 6.12 leaves 117 %, which 7 : 6 is within.
+    for (policy, from, to, moves) in [
+        ("fair@cfs", 5, 4, false),
+        ("fair@cfs", 6, 4, true),
+        ("fair@eevdf", 5, 4, true),
+        ("fair@eevdf", 7, 6, false),
+    ] {
+        let mut host = Host::new(policy, &[], 2);
+        for pcpu in [vec![0; from], vec![1; to]].concat() {
+            let v = host.domain(Settings::default(), &[pcpu]);
+            host.wake(v);
+        }
+        host.choose(0);
+        host.now += 1000 * MS;
+        host.tick(0);
+        let queues = (&host.cpus[0].queue, &host.cpus[1].queue);
+        let (domain, vcpu) = (&host.domains[1], &host.vcpus[1].vcpu);
+        let gain = sy_balance_gain(&host.parameters, queues.0, queues.1, domain, vcpu, host.now);
+        assert_eq!(gain > 0, moves, "{policy}: {from} : {to}");
+    }
+}
+
+#[test]
 fn shares_follow_weights_on_one_queue() {
     let weights = [1, 64, 256, 256, 512, 1024, 4096];
     for policy in ["fair@cfs", "fair@eevdf"] {
@@ -781,6 +820,21 @@ fn a_lone_busy_vcpu_has_the_whole_weight_of_its_domain() {
         host.run(60_000 * MS);
         assert_near(host.got_ns[0] as f64 / 60e9, 0.5, 0.01, policy);
         assert_eq!(host.load(0), 2 * 256 * 1024);
+    }
+    // Also when the others have been busy before.
+    for policy in ["fair@cfs", "fair@eevdf"] {
+        let mut host = Host::new(policy, &[], 4);
+        host.domain(Settings::default(), &[0, 1, 2, 3]);
+        for v in 0..4 {
+            host.wake(v);
+        }
+        host.run(1000 * MS);
+        assert_near(host.load(0) as f64 / 262_144.0, 0.25, 0.01, policy);
+        for pcpu in 1..4 {
+            host.block(pcpu);
+        }
+        host.run(1000 * MS);
+        assert_near(host.load(0) as f64 / 262_144.0, 1.0, 0.01, policy);
     }
 }
 

@@ -104,7 +104,7 @@
 	  "idle_balance(): avg_idle against sysctl_sched_migration_cost", 500 * SY_US, 0) \
 	X(FAIR_BALANCE_INTERVAL_NS, "balance_interval_ns", "ns", SY_US, SY_S, \
 	  "time between two balances towards idle pCPUs, per pCPU of the host", \
-	  "2.6.38: sched domain's max_interval, 4 ms, taken for 8 pCPUs; 6.12: min_interval, 1 ms per CPU", \
+	  "2.6.38: max_interval of a sched domain, 4 ms, taken for 8 pCPUs; 6.12: min_interval", \
 	  500 * SY_US, SY_MS) \
 	X(FAIR_BALANCE_INTERVAL_MAX_NS, "balance_interval_max_ns", "ns", SY_US, 10 * SY_S, \
 	  "most time between two balances towards idle pCPUs", "reading", 64 * SY_MS, 64 * SY_MS) \
@@ -379,7 +379,7 @@ static inline void fair_set_weight(struct fair_vcpu *s, u64 weight)
 	s->uncharged = sy_min(s->uncharged, weight - 1);
 }
 
-/* A queued vCPU's weight follows the domain. Order vruntime keeps that, deadline the lag in CPU time. */
+/* A queued vCPU's weight follows the domain's. Order deadline keeps the lag in CPU time. */
 static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
 				struct fair_vcpu *s, u64 weight)
 {
@@ -804,7 +804,7 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	return request;
 }
 
-/* By weight; but queues where somebody waits come after all others, or an idle pCPU would find none. */
+/* By weight, those where somebody waits above all others, or an idle pCPU might find nobody. */
 SY_FN u64 fair_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 {
 	u64 weight = sy_min(fair_queue(q)->weight, FAIR_LOAD_WAITING - 1);

@@ -90,7 +90,8 @@
 	  "DELAY_DEQUEUE, DELAY_ZERO", 0, 1) \
 	X(FAIR_LOAD_HALF_LIFE_NS, "load_half_life_ns", "ns", SY_US, 10 * SY_S, \
 	  "time in which the average of a domain's runnable vCPUs forgets half", \
-	  "sysctl_sched_shares_window 10 ms, halved when full; PELT: y^32 = 1/2", 5 * SY_MS, 32 * SY_MS) \
+	  "sysctl_sched_shares_window 10 ms, halved when full; PELT: y^32 = 1/2", \
+	  5 * SY_MS, 32 * SY_MS) \
 	X(FAIR_CAP_PERIOD_NS, "cap_period_ns", "ns", 0, BUDGET_PERIOD_MAX_NS, \
 	  "time for which a cap's budget is given; 0: no caps", \
 	  "CONFIG_CFS_BANDWIDTH from 3.2, default_cfs_period(), cpu.max", 0, 100 * SY_MS) \
@@ -150,7 +151,7 @@ enum fair_place {
 struct fair_vcpu {
 	u64 vruntime; /* in no queue: relative to the virtual time of the one that it left */
 	u64 deadline; /* between two queues: relative to vruntime */
-	s64 lag; /* order deadline, unless queued: virtual time less vruntime when it left the sums */
+	s64 lag; /* order deadline: virtual time less vruntime when it left the sums */
 	u64 weight; /* of its part of the domain, at least 1 */
 	u64 slice_ns; /* order deadline: asked for */
 	u64 uncharged; /* run time x FAIR_WEIGHT_UNIT short of 1 ns of virtual time: below weight */
@@ -172,7 +173,7 @@ struct fair_queue {
 	u64 vruntime; /* the queue's virtual time */
 	u64 remainder;
 	u64 weight; /* sum over who runs or waits */
-	u64 least_waiting; /* order vruntime: least of those that wait, or a bit less; or FAIR_NOBODY */
+	u64 least_waiting; /* order vruntime: least that waits, or a bit less; or FAIR_NOBODY */
 	u64 scale; /* of the times that grow with the number of pCPUs */
 	u64 balance_interval_ns;
 	u64 pushed_ns; /* last balance towards idle pCPUs */
@@ -328,13 +329,14 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 	struct fair_domain *fd = fair_domain(d);
 	u64 half_life_ns = p->parameter[FAIR_LOAD_HALF_LIFE_NS];
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX) * FAIR_WEIGHT_SCALE;
-	u64 others;
+	u64 others = 0;
 
 	if (d->vcpus < 2)
 		return weight;
 	fair_average(&fd->runnable, fd->runnable_vcpus, half_life_ns, now);
 	fair_average(&s->runnable, s->place != FAIR_ASLEEP, half_life_ns, now);
-	others = fd->runnable.value > s->runnable.value ? fd->runnable.value - s->runnable.value : 0;
+	if (fd->runnable.value > s->runnable.value)
+		others = fd->runnable.value - s->runnable.value;
 	others = sy_min(others, (sy_min(d->vcpus, 1ULL << 16) - 1) * FAIR_ONE);
 	return sy_max(weight * FAIR_ONE / (FAIR_ONE + others), 1);
 }
@@ -626,7 +628,8 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 SY_FN u32 fair_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
-	return budget_domain_timer(&fair_domain(d)->budget, d, p->parameter[FAIR_CAP_PERIOD_NS], now);
+	return budget_domain_timer(&fair_domain(d)->budget, d, p->parameter[FAIR_CAP_PERIOD_NS],
+				   now);
 }
 
 /* ---- Who is next, for how long ---- */
@@ -743,7 +746,7 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 	s->last_ran_ns = now;
 	s->protected = p->parameter[FAIR_RUN_TO_PARITY] != 0;
 
-	/* An idle time that a steal ended at once is none. The average forgets an eighth each time. */
+	/* An idle time that a steal ended at once is none. Each weighs an eighth in the average. */
 	if (fc->idle_since_ns && now > fc->idle_since_ns) {
 		u64 most_ns = 2 * fair_newidle_least_ns(p);
 		u64 missing_ns = most_ns - sy_min(now - fc->idle_since_ns, most_ns);
@@ -840,7 +843,11 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 static const struct sy_parameter fair_parameters[] = { FAIR_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description fair_description = {
-	"fair", "Linux's fair class: virtual run time by weight, a domain as a control group", { "cfs", "eevdf" }, FAIR_PARAMETER_COUNT, fair_parameters
+	"fair",
+	"Linux's fair class: virtual run time by weight, a domain as a control group",
+	{ "cfs", "eevdf" },
+	FAIR_PARAMETER_COUNT,
+	fair_parameters,
 };
 #endif
 

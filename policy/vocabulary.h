@@ -203,39 +203,39 @@ struct sy_description {
 #endif
 
 /* min, max and clamp for 64-bit values */
-SY_FN u64 sy_min(u64 a, u64 b)
+static inline u64 sy_min(u64 a, u64 b)
 {
 	return a < b ? a : b;
 }
 
-SY_FN u64 sy_max(u64 a, u64 b)
+static inline u64 sy_max(u64 a, u64 b)
 {
 	return a > b ? a : b;
 }
 
-SY_FN s64 sy_smin(s64 a, s64 b)
+static inline s64 sy_smin(s64 a, s64 b)
 {
 	return a < b ? a : b;
 }
 
-SY_FN s64 sy_smax(s64 a, s64 b)
+static inline s64 sy_smax(s64 a, s64 b)
 {
 	return a > b ? a : b;
 }
 
-SY_FN u64 sy_clamp(u64 value, u64 low, u64 high)
+static inline u64 sy_clamp(u64 value, u64 low, u64 high)
 {
 	return sy_min(sy_max(value, low), high);
 }
 
 /* value / divisor; 0 where the divisor is 0 */
-SY_FN u64 sy_divide(u64 value, u64 divisor)
+static inline u64 sy_divide(u64 value, u64 divisor)
 {
 	return divisor ? value / divisor : 0;
 }
 
 /* A signed value as a key: the order of s64 becomes that of u64. */
-SY_FN u64 sy_signed_key(s64 value)
+static inline u64 sy_signed_key(s64 value)
 {
 	return (u64)value ^ (1ULL << 63);
 }

@@ -7,6 +7,8 @@ fn main() {
         .file("../../policy/core.c")
         .std("c11")
         .flag("-fno-strict-aliasing")
+        // Without it position-independent code may not inline one function into another.
+        .flag("-fvisibility=hidden")
         .flag("-Wstrict-prototypes")
         // Every discipline answers a call with the same arguments, used or not.
         .flag("-Wno-unused-parameter")

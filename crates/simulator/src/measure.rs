@@ -36,7 +36,8 @@ pub struct Events {
     pub ticks: u64,
     /// An accounting of the whole host.
     pub accountings: u64,
-    /// Any other timer: ends of slices, guest timers, packets and requests, budgets.
+    /// Any other timer that fired: ends of slices and of guest threads' steps, guest sleeps, packets
+    /// and requests, budgets.
     pub timers: u64,
 }
 

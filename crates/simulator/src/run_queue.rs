@@ -26,6 +26,11 @@ impl RunQueue {
 
     /// The vCPU must be in the queue with this key.
     pub fn remove(&mut self, key: u64, vcpu: u32) {
+        // Mostly it is the first.
+        if self.first() == Some(vcpu) {
+            self.waiting.pop_front();
+            return;
+        }
         let first = self.waiting.partition_point(|&(other, _)| other < key);
         let offset = self.waiting.range(first..).position(|&(_, other)| other == vcpu);
         debug_assert!(offset.is_some());

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The queue of events: a hierarchical timing wheel that is exact to the nanosecond.
 //!
-//! Each timer is a small index. Setting and cancelling are O(1); a timer on its way to expiry moves
-//! down at most once per level. Level `n` has 64 slots of 64^n ns; a timer stands on the level of
-//! the highest six-bit digit in which its time differs from now, so that the slots of a level never
-//! wrap. Timers of the same time fire in the order in which they were set: they always share a slot,
-//! and moving a slot down keeps its order.
+//! Each timer is a small index. Cancelling is O(1), setting too but for the few timers of the same
+//! microsecond; a timer on its way to expiry moves down at most once per level. Level `n` has 64
+//! slots of 1024 x 64^n ns; a timer stands on the level of the highest six-bit digit in which its
+//! time differs from now, so that the slots of a level never wrap. The slots of the lowest level are
+//! sorted. Timers of the same time fire in the order in which they were set: they always share a
+//! slot, and moving a slot down keeps its order.
 
+/// The lowest level tells apart times that differ above these bits; most timers are further away
+/// than that, and rarely do two share such a moment.
+const MOMENT_BITS: u32 = 10;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
+const LEVELS: usize = (u64::BITS - MOMENT_BITS).div_ceil(BITS) as usize;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -29,6 +33,8 @@ pub(crate) struct Timers {
     slots: Vec<(u32, u32)>,
     /// One bit per slot that holds a timer.
     occupied: [u64; LEVELS],
+    /// One bit per level that has such a slot.
+    levels: u32,
 }
 
 impl Timers {
@@ -39,6 +45,7 @@ impl Timers {
             timers: vec![],
             slots: vec![(NONE, NONE); SLOTS * LEVELS],
             occupied: [0; LEVELS],
+            levels: 0,
         };
         timers.grow(count);
         timers
@@ -85,25 +92,29 @@ impl Timers {
     #[inline]
     pub fn pop(&mut self, limit_ns: u64) -> Option<(u32, u64)> {
         loop {
-            let Some(level) = self.occupied.iter().position(|&bits| bits != 0) else {
+            if self.levels == 0 {
                 self.now_ns = limit_ns;
                 return None;
-            };
+            }
+            let level = self.levels.trailing_zeros() as usize;
             let index = self.occupied[level].trailing_zeros() as usize;
             let slot = level * SLOTS + index;
-            let first = self.slots[slot].0;
-            if level == 0 {
+            let (first, last) = self.slots[slot];
+            if level == 0 || first == last {
+                // On the lowest level the slot is sorted; elsewhere one timer needs no sorting.
                 let time_ns = self.timers[first as usize].time_ns;
-                if time_ns > limit_ns {
+                if time_ns <= limit_ns {
+                    self.now_ns = time_ns;
+                    self.unlink(first);
+                    return Some((first, time_ns));
+                }
+                if level == 0 {
                     self.now_ns = limit_ns;
                     return None;
                 }
-                self.now_ns = time_ns;
-                self.unlink(first);
-                return Some((first, time_ns));
             }
             // Time enters this slot: its timers move to the levels below.
-            let shift = BITS * level as u32;
+            let shift = MOMENT_BITS + BITS * level as u32;
             let above = if shift + BITS < u64::BITS { u64::MAX << (shift + BITS) } else { 0 };
             let start_ns = (self.now_ns & above) | (index as u64) << shift;
             if start_ns > limit_ns {
@@ -112,7 +123,7 @@ impl Timers {
             }
             self.now_ns = start_ns;
             self.slots[slot] = (NONE, NONE);
-            self.occupied[level] &= !(1 << index);
+            self.vacate(slot);
             let mut timer = first;
             while timer != NONE {
                 let next = self.timers[timer as usize].next;
@@ -126,20 +137,26 @@ impl Timers {
     fn link(&mut self, timer: u32) {
         let time_ns = self.timers[timer as usize].time_ns;
         // The lowest bit makes the logarithm defined; it cannot change the level.
-        let level = ((time_ns ^ self.now_ns) | 1).ilog2() / BITS;
-        let index = (time_ns >> (BITS * level)) as usize & (SLOTS - 1);
+        let level = (((time_ns ^ self.now_ns) >> MOMENT_BITS) | 1).ilog2() / BITS;
+        let index = (time_ns >> (MOMENT_BITS + BITS * level)) as usize & (SLOTS - 1);
         let slot = level as usize * SLOTS + index;
-        let (first, last) = self.slots[slot];
-        let entry = &mut self.timers[timer as usize];
-        entry.slot = slot as u32;
-        entry.previous = last;
-        entry.next = NONE;
-        if last == NONE {
-            self.slots[slot] = (timer, timer);
-            self.occupied[level as usize] |= 1 << index;
-        } else {
-            self.timers[last as usize].next = timer;
-            self.slots[slot] = (first, timer);
+        self.occupied[level as usize] |= 1 << index;
+        self.levels |= 1 << level;
+        let (mut next, mut previous) = (NONE, self.slots[slot].1);
+        if level == 0 {
+            while previous != NONE && self.timers[previous as usize].time_ns > time_ns {
+                next = previous;
+                previous = self.timers[previous as usize].previous;
+            }
+        }
+        self.timers[timer as usize] = Timer { time_ns, next, previous, slot: slot as u32 };
+        match previous {
+            NONE => self.slots[slot].0 = timer,
+            _ => self.timers[previous as usize].next = timer,
+        }
+        match next {
+            NONE => self.slots[slot].1 = timer,
+            _ => self.timers[next as usize].previous = timer,
         }
     }
 
@@ -158,9 +175,19 @@ impl Timers {
             self.timers[next as usize].previous = previous;
         }
         if self.slots[slot].0 == NONE {
-            self.occupied[slot / SLOTS] &= !(1 << (slot % SLOTS));
+            self.vacate(slot);
         }
         self.timers[timer as usize].slot = NONE;
+    }
+
+    /// The slot is empty now.
+    #[inline]
+    fn vacate(&mut self, slot: usize) {
+        let level = slot / SLOTS;
+        self.occupied[level] &= !(1 << (slot % SLOTS));
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
     }
 }
 

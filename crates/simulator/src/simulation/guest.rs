@@ -44,6 +44,7 @@ pub(super) enum ThreadStatus {
 
 impl Simulation {
     /// Works out what the guest on this pCPU did up to now.
+    #[inline]
     pub(super) fn progress(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
         let elapsed_ns = self.now_ns - entry.progress_ns;
@@ -68,6 +69,7 @@ impl Simulation {
 
     /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
     /// progress is that of now.
+    #[inline]
     pub(super) fn arm(&mut self, pcpu: u32) {
         let entry = &self.pcpus[pcpu as usize];
         let vcpu = &self.vcpus[entry.current as usize];
@@ -85,7 +87,6 @@ impl Simulation {
         let entry = &self.pcpus[pcpu as usize];
         let current = entry.current;
         if entry.slice_end_ns <= self.now_ns {
-            self.events.timers += 1;
             self.interrupt(pcpu);
         }
         let vcpu = &self.vcpus[current as usize];
@@ -93,7 +94,6 @@ impl Simulation {
             let thread = &self.threads[vcpu.thread as usize];
             if thread.left_ns > 0 {
                 if vcpu.guest_left_ns == 0 {
-                    self.events.timers += 1;
                     self.rotate(current, 0);
                 }
             } else if thread.spins {
@@ -109,8 +109,12 @@ impl Simulation {
     }
 
     /// The vCPU starts on the pCPU: the guest sees what has happened meanwhile.
+    #[inline]
     pub(super) fn guest_start(&mut self, vcpu: u32) {
-        self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
+        let entry = &self.vcpus[vcpu as usize];
+        if !self.domains[entry.domain as usize].guest.ready.is_empty() {
+            self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
+        }
         let thread = self.vcpus[vcpu as usize].thread;
         let entry = &self.threads[thread as usize];
         if entry.spins && self.tasks[entry.task as usize].lock_holder == NONE {
@@ -267,8 +271,8 @@ impl Simulation {
         }
     }
 
-    /// The thread has something to do again. True if that woke its vCPU.
-    pub(super) fn thread_wake(&mut self, thread: u32) -> bool {
+    /// The thread has something to do again.
+    pub(super) fn thread_wake(&mut self, thread: u32) {
         let entry = &mut self.threads[thread as usize];
         let domain = &self.domains[entry.domain as usize];
         let (home, bound) = (entry.vcpu, entry.bound != NONE);
@@ -280,7 +284,7 @@ impl Simulation {
         if let Some(vcpu) = free.find(|&vcpu| self.vcpus[vcpu as usize].thread == NONE) {
             self.put(vcpu, thread);
             self.vcpu_wake(vcpu);
-            return true;
+            return;
         }
         entry.status = ThreadStatus::Ready;
         let (key, vcpus) = (entry.vruntime_ns, domain.vcpus.clone());
@@ -298,7 +302,6 @@ impl Simulation {
                 self.arm(pcpu);
             }
         }
-        false
     }
 
     /// The vCPU pays for a VM exit.
@@ -310,7 +313,6 @@ impl Simulation {
 
     /// The thread on the pCPU has spun for the whole window: the hardware reports it.
     fn pause_loop_exit(&mut self, pcpu: u32) {
-        self.events.timers += 1;
         let vcpu = self.pcpus[pcpu as usize].current;
         self.exit(vcpu);
         let thread = self.vcpus[vcpu as usize].thread;

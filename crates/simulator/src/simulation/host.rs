@@ -12,10 +12,14 @@ impl Simulation {
     // ---- What policies ask for ----
 
     /// Does what a policy asked for this vCPU.
+    #[inline]
     fn vcpu_requests(&mut self, vcpu: u32, requests: u32) {
-        if requests == 0 {
-            return;
+        if requests != 0 {
+            self.answer(vcpu, requests);
         }
+    }
+
+    fn answer(&mut self, vcpu: u32, requests: u32) {
         if requests & request::TIMER != 0 {
             self.arm_vcpu_timer(vcpu);
         }
@@ -402,6 +406,7 @@ impl Simulation {
 
     /// The idle pCPU nearest to where the vCPU was last, one whose whole core is idle first.
     fn nearest_idle(&self, vcpu: u32, within: Range<u32>) -> Option<u32> {
+        let any = self.idle_for(vcpu, within.clone())?;
         let last = self.vcpus[vcpu as usize].state.pcpu;
         let near = intersect(self.topology.socket(last), &within);
         if self.topology.has_threads() {
@@ -418,7 +423,7 @@ impl Simulation {
         if within.contains(&last) && self.idle.contains(last) {
             return Some(last);
         }
-        self.idle_for(vcpu, near).or_else(|| self.idle_for(vcpu, within))
+        self.idle_for(vcpu, near).or(Some(any))
     }
 
     /// The next idle pCPU in rotation.
@@ -495,6 +500,9 @@ impl Simulation {
             Some(vcpu) if !vcpu.parked && vcpu.move_to == NONE => previous,
             _ => NONE,
         };
+        if queue.state.queued == 0 {
+            return best;
+        }
         let best_state = (best != NONE).then(|| &self.vcpus[best as usize].state);
         let mut first = NONE;
         for candidate in queue.waiting.iter() {
@@ -710,7 +718,6 @@ impl Simulation {
     }
 
     pub(super) fn vcpu_timer(&mut self, vcpu: u32) {
-        self.events.timers += 1;
         let entry = &self.vcpus[vcpu as usize];
         if entry.status == Status::Running {
             self.charge(entry.ran_on);
@@ -724,7 +731,6 @@ impl Simulation {
     }
 
     pub(super) fn domain_timer(&mut self, domain: u32) {
-        self.events.timers += 1;
         let now = self.policy_now();
         let entry = &mut self.domains[domain as usize];
         let requests = ffi::sy_domain_timer(&self.policy, &mut entry.state, now);

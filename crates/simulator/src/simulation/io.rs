@@ -70,7 +70,7 @@ impl Simulation {
             Flight::Packet(packet) if packet.way == Way::Out => {
                 self.outside(packet.task, Event::Arrived(packet));
             }
-            Flight::Packet(packet) => self.to_driver(packet),
+            Flight::Packet(packet) => self.pass_to_driver(packet),
         }
     }
 
@@ -105,16 +105,16 @@ impl Simulation {
 
     /// A guest sends.
     pub(super) fn send(&mut self, task: u32, packet: Packet) {
-        self.to_driver(Packet { task, way: Way::Out, ..packet });
+        self.pass_to_driver(Packet { task, way: Way::Out, ..packet });
     }
 
     /// A guest's thread asks the disk.
     pub(super) fn request(&mut self, task: u32, thread: u32, bytes: u64) {
-        self.to_driver(Packet { task, thread, way: Way::ToDisk, bytes, ..Packet::default() });
+        self.pass_to_driver(Packet { task, thread, way: Way::ToDisk, bytes, ..Packet::default() });
     }
 
     /// The driver domain's part of the way, if there is one.
-    fn to_driver(&mut self, mut packet: Packet) {
+    fn pass_to_driver(&mut self, mut packet: Packet) {
         let driver = self.devices.driver;
         if driver == NONE {
             return self.deliver(packet);
@@ -149,9 +149,7 @@ impl Simulation {
                 self.devices.disk_free_ns = done_ns;
                 self.launch(Flight::Packet(Packet { way: Way::FromDisk, ..packet }), done_ns);
             }
-            Way::FromDisk => {
-                self.thread_wake(packet.thread);
-            }
+            Way::FromDisk => self.thread_wake(packet.thread),
         }
     }
 

@@ -499,22 +499,23 @@ impl Simulation {
     fn fire(&mut self, timer: u32) {
         let base = self.timer_base;
         if timer < base.tick {
+            self.events.timers += 1;
             self.pcpu_event(timer);
         } else if timer < base.vcpu {
             self.tick(timer - base.tick);
-        } else if timer < base.domain {
-            self.vcpu_timer(timer - base.vcpu);
-        } else if timer < base.thread {
-            self.domain_timer(timer - base.domain);
-        } else if timer < base.accounting {
-            let woke = self.thread_wake(timer - base.thread);
-            // A wake-up of a vCPU is counted as that.
-            self.events.timers += u64::from(!woke);
         } else if timer == base.accounting {
             self.account();
         } else {
             self.events.timers += 1;
-            self.land(timer - base.flight);
+            if timer < base.domain {
+                self.vcpu_timer(timer - base.vcpu);
+            } else if timer < base.thread {
+                self.domain_timer(timer - base.domain);
+            } else if timer < base.accounting {
+                self.thread_wake(timer - base.thread);
+            } else {
+                self.land(timer - base.flight);
+            }
         }
     }
 

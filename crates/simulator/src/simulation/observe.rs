@@ -81,6 +81,7 @@ impl Simulation {
         }
     }
 
+    #[inline]
     fn record_segment(&mut self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) {
         let Some(trace) = &mut self.trace else { return };
         let start_ns = start_ns.max(trace.start_ns);

@@ -18,6 +18,7 @@ pub use files::{WriteError, write_all};
 pub use html::write_html;
 pub use perfetto::write_perfetto;
 pub use results::{
-    Comparison, HostSummary, ParameterValue, PolicySummary, ReadError, Results, RunTrace,
+    Comparison, DomainSummary, HostSummary, ParameterValue, PolicySummary, ReadError, Results,
+    RunTrace,
 };
 pub use terminal::{Style, table};

@@ -2,12 +2,13 @@
 //! The contents of `results.json`. A change of meaning, or a field less, is a new
 //! [`Results::VERSION`]; a field more is not.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use steelyard_policy::Policy;
-use steelyard_simulator::config::Host;
+use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::{Run, Trace};
 
 /// Everything that one command compared.
@@ -36,6 +37,8 @@ pub struct Comparison {
     pub seeds: Vec<u64>,
     /// The machine.
     pub host: HostSummary,
+    /// Its domains.
+    pub domains: Vec<DomainSummary>,
     /// What was compared, in the order in which it is to be shown.
     pub policies: Vec<PolicySummary>,
     /// One item per policy and seed, by policy first; of a recorded host only one.
@@ -53,6 +56,16 @@ pub struct HostSummary {
     pub cores_per_socket: u32,
     /// Hardware threads of each core.
     pub threads_per_core: u32,
+}
+
+/// A domain of a [`Comparison`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainSummary {
+    /// Name.
+    pub name: String,
+    /// Index of the first domain that differs in nothing but its name; its own if there is none
+    /// before it. Such domains are shown as one.
+    pub like: usize,
 }
 
 /// A policy, or the kernel of a recorded host.
@@ -148,10 +161,43 @@ impl Results {
 }
 
 impl Comparison {
+    /// An input under which nothing has run yet: add to `runs`.
+    pub fn new(
+        scenario: impl Into<String>,
+        source: impl Into<String>,
+        length_ns: u64,
+        seeds: Vec<u64>,
+        setup: &Setup,
+        policies: Vec<PolicySummary>,
+    ) -> Self {
+        Comparison {
+            scenario: scenario.into(),
+            source: source.into(),
+            length_ns,
+            seeds,
+            host: HostSummary::from(&setup.host),
+            domains: summaries(&setup.domains),
+            policies,
+            runs: vec![],
+        }
+    }
+
     /// The runs under one policy, one per seed.
     pub fn runs_of<'a>(&'a self, label: &'a str) -> impl Iterator<Item = &'a Run> + Clone {
         self.runs.iter().filter(move |run| run.policy == label)
     }
+}
+
+fn summaries(domains: &[Domain]) -> Vec<DomainSummary> {
+    let mut first = HashMap::new();
+    let alike = |(index, domain): (usize, &Domain)| {
+        let nameless = Domain { name: String::new(), ..domain.clone() };
+        // Domains are read from text, and so can be written as such, with all that makes them up.
+        let settings = serde_json::to_string(&nameless).unwrap_or_else(|_| domain.name.clone());
+        let like = *first.entry(settings).or_insert(index);
+        DomainSummary { name: domain.name.clone(), like }
+    };
+    domains.iter().enumerate().map(alike).collect()
 }
 
 impl From<&Host> for HostSummary {

@@ -5,11 +5,13 @@
 //! Domains that are alike are shown as one. A figure is the median over seeds and such domains, with
 //! the least and the greatest where these differ.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use serde::Serialize;
 use steelyard_simulator::measure::{DomainMeasure, Run, WorstWait};
 
 use crate::format;
-use crate::results::Comparison;
+use crate::results::{Comparison, PolicySummary};
 
 /// A comparison as it is shown.
 pub struct Summary {
@@ -50,29 +52,24 @@ pub struct Cell {
     pub best: bool,
 }
 
-/// Domains that have the same settings and tasks, and names that differ in their number only.
+/// Domains that differ in nothing but their names.
 pub struct Group {
+    /// What to call them.
+    pub title: String,
     /// Their names.
-    pub names: Vec<String>,
-    /// The first of them, as measured under the first policy.
-    pub settings: DomainMeasure,
+    pub names: HashSet<String>,
+    /// One of them, in a run that knows its tasks.
+    settings: DomainMeasure,
 }
 
 impl Group {
     /// All domains of a run.
     pub fn everyone(run: &Run) -> Option<Self> {
-        let names = run.domains.iter().map(|domain| domain.name.clone()).collect();
-        Some(Group { names, settings: run.domains.first()?.clone() })
-    }
-
-    /// What to call them.
-    pub fn title(&self) -> String {
-        match self.names.as_slice() {
-            [one] => one.clone(),
-            names => {
-                format!("{} .. {} ({} domains)", names[0], names[names.len() - 1], names.len())
-            }
-        }
+        Some(Group {
+            title: "all".to_owned(),
+            names: run.domains.iter().map(|domain| domain.name.clone()).collect(),
+            settings: run.domains.first()?.clone(),
+        })
     }
 
     fn detail(&self) -> String {
@@ -103,22 +100,26 @@ impl Group {
 
 /// Groups in the order of their first domains.
 pub fn groups(comparison: &Comparison) -> Vec<Group> {
-    let mut groups: Vec<Group> = vec![];
-    let mut index = std::collections::HashMap::new();
-    // A recorded host knows no tasks; a simulated run knows everything.
-    let runs = comparison.policies.iter().rev().filter(|policy| policy.policy.is_some());
-    let run = runs.flat_map(|policy| comparison.runs_of(&policy.label)).next();
-    for domain in run.or(comparison.runs.first()).map_or(&[][..], |run| &run.domains) {
-        let stem = domain.name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let tasks: Vec<_> = domain.tasks.iter().map(|task| &task.name).collect();
-        let key = (stem, domain.weight, domain.cap_percent, domain.vcpus.len(), tasks);
-        let group = *index.entry(key).or_insert_with(|| {
-            groups.push(Group { names: vec![], settings: domain.clone() });
-            groups.len() - 1
-        });
-        groups[group].names.push(domain.name.clone());
+    // A recorded host knows no tasks.
+    let simulated = comparison.runs.iter().find(|run| run.policy != PolicySummary::RECORDED);
+    let Some(run) = simulated.or(comparison.runs.first()) else { return vec![] };
+    let measures: HashMap<_, _> = run.domains.iter().map(|d| (d.name.as_str(), d)).collect();
+    let mut members = BTreeMap::<usize, Vec<&str>>::new();
+    for domain in &comparison.domains {
+        members.entry(domain.like).or_default().push(&domain.name);
     }
-    groups
+    let group = |names: Vec<&str>| {
+        let (first, last) = (names.first()?, names.last()?);
+        Some(Group {
+            title: match names.len() {
+                1 => (*first).to_owned(),
+                count => format!("{first} .. {last} ({count} domains)"),
+            },
+            settings: (*measures.get(first)?).clone(),
+            names: names.into_iter().map(str::to_owned).collect(),
+        })
+    };
+    members.into_values().filter_map(group).collect()
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -297,7 +298,7 @@ pub fn summarise(comparison: &Comparison) -> Summary {
         rows.push(switches.row());
         rows.extend(tasks.iter().map(Figure::row));
         verdicts.extend(verdict(comparison, group, &tasks));
-        sections.push(Section { title: group.title(), detail: group.detail(), rows });
+        sections.push(Section { title: group.title.clone(), detail: group.detail(), rows });
     }
     sections.push(host_section(comparison));
     Summary { policies: labels, sections, verdicts }
@@ -329,7 +330,7 @@ fn worst_wait_ns(domain: &DomainMeasure) -> f64 {
 
 /// Share of CPU time, and entitlement to it, in percent of one pCPU.
 pub fn share_and_entitlement(comparison: &Comparison, group: &Group) -> (Figure, Figure) {
-    let share = figure(comparison, "share of entitled", "", Goal::Neither, |run, out| {
+    let share = figure(comparison, "share / entitled", "", Goal::Neither, |run, out| {
         out.extend(group.members(run).map(|domain| domain.share_percent));
     });
     let entitlement = figure(comparison, "entitlement", "", Goal::Neither, |run, out| {
@@ -348,8 +349,7 @@ fn share_row(comparison: &Comparison, group: &Group) -> Row {
     {
         scores.push(match (share, entitlement) {
             (Some(share), Some(entitlement)) => {
-                cell.text =
-                    format!("{} of {} %", format::number(share), format::number(entitlement));
+                cell.text = format!("{}/{} %", format::number(share), format::number(entitlement));
                 Some(((share - entitlement) / entitlement.max(1e-9)).abs())
             }
             _ => None,
@@ -371,9 +371,7 @@ fn meanwhile_row(comparison: &Comparison, group: &Group) -> Row {
         let worst = group.worst_wait(comparison.runs_of(&policy.label));
         let text = match worst {
             Some((_, wait)) if wait.length_ns > 0 => match wait.ran.first() {
-                Some(ran) => {
-                    format!("{}/{}\n{}", ran.domain, ran.vcpu, format::time(ran.ran_ns as f64))
-                }
+                Some(ran) => format!("{}/{}", ran.domain, ran.vcpu),
                 None => "nobody".to_owned(),
             },
             _ => "–".to_owned(),
@@ -443,7 +441,7 @@ fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<S
     let Extremes { best, worst, ratio } = extremes;
     let medians = figure.medians();
     let text = |policy: usize| medians[policy].map_or(String::new(), |value| figure.text(value));
-    let title = group.title();
+    let title = &group.title;
     if ratio < 1.05 {
         return Some(format!(
             "{title}: all serve it alike ({} {})",

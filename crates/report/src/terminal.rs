@@ -2,7 +2,7 @@
 //! The table in the terminal: policies side by side, one block of rows per group of domains.
 
 use std::fmt::Write;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
@@ -21,9 +21,10 @@ pub struct Style {
     pub color: bool,
 }
 
-/// Width of the first column, and of each further one: "*48.2 of 50.0 %"; with a space behind.
+/// Width of the first column, with a space behind.
 const LABEL_WIDTH: usize = 20;
-const POLICY_WIDTH: usize = 16;
+/// Widths of the others: "*48.2/50.0 %", and as much as "908 µs..1.03 ms".
+const POLICY_WIDTHS: RangeInclusive<usize> = 13..=16;
 /// More sections than this are left to the files.
 const MOST_SECTIONS: usize = 12;
 
@@ -57,23 +58,25 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{}", paint(&comparison.scenario, "1"));
     let _ = writeln!(out, "  {}", wrap(&about, style.width.saturating_sub(2)));
-    let most = (style.width.saturating_sub(LABEL_WIDTH) / POLICY_WIDTH).max(1);
+    let space = style.width.saturating_sub(LABEL_WIDTH);
+    let most = (space / POLICY_WIDTHS.start()).max(1);
     let tables = summary.policies.len().div_ceil(most).max(1);
     let each = summary.policies.len().div_ceil(tables).max(1);
+    let column = (space / each).clamp(*POLICY_WIDTHS.start(), *POLICY_WIDTHS.end());
     for (number, policies) in summary.policies.chunks(each).enumerate() {
         let columns = number * each..number * each + policies.len();
         let header = policies
             .iter()
             .map(|label| Cell::new(label.replacen('@', "\n@", 1)).add_attribute(Attribute::Bold));
-        let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], style));
-        let rule = "─".repeat(LABEL_WIDTH + POLICY_WIDTH * policies.len() - 1);
+        let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], column, style));
+        let rule = "─".repeat(LABEL_WIDTH + column * policies.len() - 1);
         let _ = writeln!(out, "{}", paint(&rule, "2"));
         let host = summary.sections.len() - 1;
         let shown = host.min(MOST_SECTIONS);
         for section in summary.sections[..shown].iter().chain(&summary.sections[host..]) {
             let detail = paint(&section.detail, "2");
             let _ = writeln!(out, "{}  {detail}", paint(&section.title, "1"));
-            let _ = writeln!(out, "{}\n", section_table(section, columns.clone(), style));
+            let _ = writeln!(out, "{}\n", section_table(section, columns.clone(), column, style));
         }
         if host > shown {
             let _ = writeln!(out, "({} more in the report and in results.csv)\n", host - shown);
@@ -86,7 +89,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     out.push('\n');
 }
 
-fn section_table(section: &Section, columns: Range<usize>, style: Style) -> String {
+fn section_table(section: &Section, columns: Range<usize>, width: usize, style: Style) -> String {
     let rows = section.rows.iter().map(|row| {
         let cells = row.cells[columns.clone()].iter().map(|cell| {
             let mark = if cell.best { "*" } else { "" };
@@ -96,11 +99,15 @@ fn section_table(section: &Section, columns: Range<usize>, style: Style) -> Stri
         });
         (format!("  {}", row.label), cells.collect())
     });
-    aligned(rows, style)
+    aligned(rows, width, style)
 }
 
 /// Rows of a label and cells, in columns that are the same in every table.
-fn aligned(rows: impl IntoIterator<Item = (String, Vec<Cell>)>, style: Style) -> String {
+fn aligned(
+    rows: impl IntoIterator<Item = (String, Vec<Cell>)>,
+    width: usize,
+    style: Style,
+) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
     // Only then are constraints heeded; the widths are all fixed, so that the limit has no effect.
@@ -116,7 +123,7 @@ fn aligned(rows: impl IntoIterator<Item = (String, Vec<Cell>)>, style: Style) ->
     for (index, column) in table.column_iter_mut().enumerate() {
         let (width, alignment) = match index {
             0 => (LABEL_WIDTH, CellAlignment::Left),
-            _ => (POLICY_WIDTH, CellAlignment::Right),
+            _ => (width, CellAlignment::Right),
         };
         column.set_padding((0, 1)).set_cell_alignment(alignment);
         column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width as u16)));

@@ -174,6 +174,7 @@ fn names_cannot_break_out_of_the_report() {
     let nasty = "</script><script>console.error('broken out')</script><img src=x onerror=alert(1)>";
     let mut comparison = common::comparison(nasty);
     comparison.source = nasty.to_owned();
+    comparison.domains[1].name = nasty.to_owned();
     for run in &mut comparison.runs {
         run.domains[1].name = nasty.to_owned();
         for task in run.domains.iter_mut().flat_map(|domain| &mut domain.tasks) {

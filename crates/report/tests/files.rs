@@ -9,7 +9,12 @@ use std::io::Read;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
-use steelyard_report::{ReadError, Results, Style, table, write_all, write_csv, write_perfetto};
+use steelyard_report::{
+    Comparison, ReadError, Results, Style, table, write_all, write_csv, write_perfetto,
+};
+use steelyard_simulator::config::{Domain, Host, Setup};
+use steelyard_simulator::units::Nanoseconds;
+use steelyard_simulator::workload::{Busy, Workload};
 
 fn no_interrupt() -> AtomicBool {
     AtomicBool::new(false)
@@ -200,4 +205,20 @@ fn the_verdict_names_who_ran_during_the_worst_wait() {
     assert!(verdict.contains("credit2@xen-4.20 serves it best (response time p99 1.60 ms)"));
     assert!(verdict.contains("credit@xen-4.5 worst (40.0 ms)"), "{verdict}");
     assert!(verdict.contains("while busy-1/0 ran"), "{verdict}");
+}
+
+#[test]
+fn domains_are_alike_if_they_differ_in_nothing_but_their_name() {
+    let busy = |name: &str, compute_ms| {
+        let compute = Nanoseconds::from_ms(compute_ms);
+        let workload = Workload::Busy(Busy { compute, ..Busy::default() });
+        Domain::new(name, 1).with_task(1, workload)
+    };
+    let mut weighted = busy("weighted", 5);
+    weighted.weight = 512;
+    let domains = vec![busy("a", 5), busy("b", 6), busy("c", 5), weighted, busy("e", 6)];
+    let setup = Setup { host: Host::with_pcpus(1), domains };
+    let comparison = Comparison::new("", "", 1, vec![1], &setup, vec![]);
+    let like: Vec<_> = comparison.domains.iter().map(|domain| domain.like).collect();
+    assert_eq!(like, [0, 1, 0, 3, 1]);
 }

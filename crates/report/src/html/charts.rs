@@ -85,14 +85,10 @@ impl Charts {
 
 fn charted<'a>(comparison: &Comparison, traces: impl Iterator<Item = &'a RunTrace>) -> Charted {
     let mut groups = groups(comparison);
-    let names: Vec<String> = comparison
-        .runs
-        .first()
-        .map_or(vec![], |run| run.domains.iter().map(|domain| domain.name.clone()).collect());
-    let group_of = |name: &String| {
-        groups.iter().position(|group| group.names.contains(name)).unwrap_or_default()
-    };
-    let domains: Vec<_> = names.iter().map(|name| (name.clone(), group_of(name))).collect();
+    let names: Vec<_> = comparison.domains.iter().map(|domain| domain.name.clone()).collect();
+    let group_of = |name| groups.iter().position(|group| group.names.contains(name));
+    let domains = names.iter().map(|name| (name.clone(), group_of(name).unwrap_or_default()));
+    let domains = domains.collect();
     groups.truncate(MOST_GROUPS);
     let timelines = traces.filter_map(|trace| timeline(comparison, trace, &names));
     Charted {
@@ -109,7 +105,7 @@ fn charted_group(comparison: &Comparison, group: &Group, names: &[String]) -> Ch
     let (share, entitlement) = share_and_entitlement(comparison, group);
     let policies = || comparison.policies.iter().map(|policy| policy.label.as_str());
     ChartedGroup {
-        title: group.title(),
+        title: group.title.clone(),
         share: share.spreads(),
         entitlement: entitlement.spreads(),
         workload: task_figures(comparison, group)

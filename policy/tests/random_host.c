@@ -5,7 +5,8 @@
  * events, for every discipline and vintage. It is built with sanitizers, and
  * checks what a real host relies on: answers are in range, the order of a queue
  * stays while vCPUs wait, fields of the host are left alone, timers move only when
- * announced and into the future, who is parked has something that unparks it.
+ * announced and into the future, who is parked has something that unparks it,
+ * no pCPU with a queue of its own idles while a vCPU waits there.
  * The host keeps keys as they were when it queued a vCPU.
  *
  *	random-host [DISCIPLINE] SEED...
@@ -204,12 +205,13 @@ static bool allowed(int i, int c)
 	return vcpus[i].affinity >> c & 1;
 }
 
-static bool allowed_in(int i, int queue)
+/* A pCPU of this queue where vCPU i may run, or NOBODY */
+static int pcpu_in(int i, int queue)
 {
 	for (int c = 0; c < pcpu_count; c++)
 		if (pcpus[c].queue == queue && allowed(i, c))
-			return true;
-	return false;
+			return c;
+	return NOBODY;
 }
 
 static void set_runnable(int i, u32 runnable)
@@ -419,27 +421,36 @@ static void charge(int i)
 
 /* ---- Moving, waking, interrupting ---- */
 
-/* vCPU i neither runs nor waits. */
-static void move(int i, int queue)
+/* To the queue of pCPU c; vCPU i neither runs nor waits. */
+static void move(int i, int c)
 {
-	if (vcpus[i].queue == queue)
-		return;
-	count(CALL_leave);
-	after(sy_leave(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
-	vcpus[i].queue = queue;
-	count(CALL_join);
-	after(sy_join(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
+	if (vcpus[i].queue != pcpus[c].queue) {
+		count(CALL_leave);
+		after(sy_leave(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
+		vcpus[i].queue = pcpus[c].queue;
+		set_pcpu(i, (u32)c);
+		count(CALL_join);
+		after(sy_join(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
+	}
+	set_pcpu(i, (u32)c);
 }
 
-static void move_waiting(int i, int queue)
+static void enqueue_woken(int i)
+{
+	if (!vcpus[i].parked && !vcpus[i].waiting) {
+		enqueue(i);
+		vcpus[i].woken = true;
+	}
+}
+
+static void move_waiting(int i, int c)
 {
 	dequeue(i);
-	move(i, queue);
-	if (!vcpus[i].parked && !vcpus[i].waiting)
-		enqueue(i);
+	move(i, c);
+	enqueue_woken(i);
 }
 
-/* Takes away from vCPU i the pCPU it runs on, and queues it where pCPU c looks, if it may run there. */
+/* Takes away from vCPU i the pCPU it runs on, and moves it to pCPU c, if it may run there. */
 static void move_running(int i, int c)
 {
 	charge(i);
@@ -447,10 +458,8 @@ static void move_running(int i, int c)
 		return;
 	stop(i);
 	if (allowed(i, c))
-		move(i, pcpus[c].queue);
-	if (!vcpus[i].parked && !vcpus[i].waiting)
-		enqueue(i);
-	pcpus[c].choose = true;
+		move(i, c);
+	enqueue_woken(i);
 }
 
 /* An idle pCPU where vCPU i may run, or any for NOBODY; queue: only of that one, or any for NOBODY. */
@@ -552,8 +561,10 @@ static void interrupt(int i)
 		}
 		if (idle != NOBODY) {
 			pcpus[idle].choose = true;
-			if (place && vcpus[i].waiting && vcpus[i].queue != pcpus[idle].queue)
-				move_waiting(i, pcpus[idle].queue);
+			if (place && vcpus[i].waiting && vcpus[i].queue != pcpus[idle].queue) {
+				move_waiting(i, idle);
+				vcpus[i].woken = false;
+			}
 		}
 		if (found)
 			pcpus[last].choose = true;
@@ -678,7 +689,7 @@ static void choose(int c, bool blocks)
 	check_pcpu(c);
 	if (chosen != NOBODY && vcpus[chosen].queue != pcpu->queue) {
 		dequeue(chosen);
-		move(chosen, pcpu->queue);
+		move(chosen, c);
 	}
 	if (chosen != NOBODY && !vcpus[chosen].parked)
 		reset_if_due(pcpu->queue, chosen);
@@ -689,19 +700,18 @@ static void choose(int c, bool blocks)
 	if (ran != NOBODY && ran != chosen) {
 		stop(ran);
 		pcpu->choose = chosen == NOBODY;
-		if (!vcpus[ran].parked)
+		if (!vcpus[ran].parked) {
 			enqueue(ran);
+			for (int idle = 0; idle < pcpu_count; idle++)
+				if (idle != c && pcpus[idle].queue == pcpu->queue && pcpus[idle].runs == NOBODY)
+					pcpus[idle].choose = true;
+		}
 	}
 	if (chosen == NOBODY)
 		return;
 	if (chosen != ran) {
 		if (vcpus[chosen].waiting)
 			dequeue(chosen);
-		count(CALL_start);
-		sy_start(&policy, queue->state, pcpu->state, vcpus[chosen].state, now);
-		after(0, chosen);
-		check_pcpu(c);
-		set_pcpu(chosen, (u32)c);
 		vcpus[chosen].on = c;
 		vcpus[chosen].woken = false;
 		vcpus[chosen].charged_ns = now;
@@ -709,6 +719,11 @@ static void choose(int c, bool blocks)
 		pcpu->state->busy = 1;
 		pcpu->state->started_ns = now;
 		pcpu->tick_ns = now + tick_ns;
+		count(CALL_start);
+		sy_start(&policy, queue->state, pcpu->state, vcpus[chosen].state, now);
+		after(0, chosen);
+		check_pcpu(c);
+		set_pcpu(chosen, (u32)c);
 	}
 	count(CALL_slice);
 	slice_ns = sy_slice(&policy, queue->state, pcpu->state, domain_of(chosen), vcpus[chosen].state,
@@ -732,7 +747,7 @@ static u64 load_per_pcpu(int q)
 static void balance(int q)
 {
 	u64 most = load_per_pcpu(q);
-	int busiest = q, mover = NOBODY;
+	int busiest = q, mover = NOBODY, to;
 	s64 best = 0;
 
 	for (int other = 0; other < queue_count; other++) {
@@ -748,14 +763,14 @@ static void balance(int q)
 	if (busiest == q)
 		return;
 	for (int i = 0; i < vcpu_count; i++) {
-		int to = vcpus[i].queue == q ? busiest : q;
+		int other = vcpus[i].queue == q ? busiest : q;
 		s64 gain;
 
-		if ((vcpus[i].queue != q && vcpus[i].queue != busiest) || !allowed_in(i, to) ||
+		if ((vcpus[i].queue != q && vcpus[i].queue != busiest) || pcpu_in(i, other) == NOBODY ||
 		    vcpus[i].on != NOBODY)
 			continue;
 		count(CALL_balance_gain);
-		gain = sy_balance_gain(&policy, queue_of(i), queues[to].state, domain_of(i),
+		gain = sy_balance_gain(&policy, queue_of(i), queues[other].state, domain_of(i),
 				       vcpus[i].state, now);
 		if (gain > best) {
 			best = gain;
@@ -764,10 +779,11 @@ static void balance(int q)
 	}
 	if (mover == NOBODY)
 		return;
+	to = pcpu_in(mover, vcpus[mover].queue == q ? busiest : q);
 	if (vcpus[mover].waiting)
-		move_waiting(mover, vcpus[mover].queue == q ? busiest : q);
+		move_waiting(mover, to);
 	else
-		move(mover, vcpus[mover].queue == q ? busiest : q);
+		move(mover, to);
 }
 
 /* ---- What is due, and what was asked for ---- */
@@ -915,10 +931,15 @@ static void settle(void)
 		for (int q = 0; q < queue_count; q++) {
 			if (queues[q].balance) {
 				queues[q].balance = false;
+				again = true;
 				balance(q);
 			}
 		}
 	}
+	/* Where several pCPUs share a queue, a ratelimit may let it pass. */
+	for (int c = 0; c < pcpu_count; c++)
+		check(extreme || pcpus[c].runs != NOBODY || queues[pcpus[c].queue].pcpus > 1 || !queues[pcpus[c].queue].queued,
+		      "pCPU %d is idle and vCPU %d waits for it", c, queues[pcpus[c].queue].waiting[0]);
 	for (int i = 0; i < vcpu_count; i++)
 		check(extreme || !vcpus[i].parked || account_ns || vcpus[i].timer_ns || domains[vcpus[i].domain].timer_ns,
 		      "vCPU %d is parked and nothing will unpark it", i);
@@ -935,6 +956,7 @@ static void create_domain(int d)
 	settings.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX);
 	settings.period_ns = below(2) ? 0 : magnitude();
 	settings.slice_ns = below(2) ? 0 : magnitude();
+	settings.reserved_ns = below(2) ? 0 : magnitude();
 	settings.extra_time = below(2);
 	memset(domain->state, 0, sizeof(*domain->state));
 	domain->vcpus = DOMAIN_VCPUS;
@@ -1094,10 +1116,7 @@ static void wake(int i)
 	set_runnable(i, 1);
 	count(CALL_wake);
 	after(sy_wake(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
-	if (!vcpus[i].parked && !vcpus[i].waiting) {
-		enqueue(i);
-		vcpus[i].woken = true;
-	}
+	enqueue_woken(i);
 }
 
 static void yield(int i)
@@ -1121,14 +1140,12 @@ static void pin(int i)
 	if (vcpus[i].on != NOBODY)
 		return;
 	vcpus[i].affinity = affinity | 1ULL << c;
-	if (allowed_in(i, vcpus[i].queue) && below(2))
+	if (pcpu_in(i, vcpus[i].queue) != NOBODY && below(2))
 		return;
-	if (vcpus[i].waiting) {
-		move_waiting(i, pcpus[c].queue);
-	} else {
-		move(i, pcpus[c].queue);
-		set_pcpu(i, (u32)c);
-	}
+	if (vcpus[i].waiting)
+		move_waiting(i, c);
+	else
+		move(i, c);
 }
 
 /* What a governor does. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What importers make of files, and what a recorded kernel did.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};

@@ -72,8 +72,9 @@ struct sy_policy {
 struct sy_settings {
 	u64 weight; /* 1..65535; 0: 256 */
 	u64 cap_percent; /* of one pCPU; 0: none */
-	u64 period_ns; /* sedf: reservation period of each vCPU; else unused */
-	u64 slice_ns; /* sedf: time reserved per period; else the slice asked for */
+	u64 slice_ns; /* the longest it wants to run at a time */
+	u64 period_ns; /* sedf: period of each vCPU's reservation */
+	u64 reserved_ns; /* sedf: time reserved in each period */
 	u64 extra_time; /* sedf: 1 if spare time may be used as well */
 };
 

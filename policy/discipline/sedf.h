@@ -15,7 +15,7 @@
  * and the virtual time of spare time. v->timer_ns is the start of the next period while the vCPU
  * is runnable.
  *
- * Signals: timers. Knobs: d->weight, d->slice_ns (time per period), read when a period starts.
+ * Signals: timers. Knobs: d->weight, read when a period starts.
  *
  * Reservation of a vCPU, from the first that applies:
  *  - slice asked: that, per period_ns or else weight_period_ns;
@@ -168,7 +168,7 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 	u64 period_min_ns = sy_clamp(p->parameter[SEDF_PERIOD_MIN_NS], SY_US, period_max_ns);
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	u64 period_ns = d->settings.period_ns ? d->settings.period_ns : weight_period_ns;
-	u64 slice_ns = d->slice_ns;
+	u64 slice_ns = d->settings.reserved_ns;
 
 	period_ns = sy_clamp(period_ns, period_min_ns, period_max_ns);
 	sedf_uncount(sq, sv);

@@ -28,10 +28,12 @@ pub struct Settings {
     pub weight: u64,
     /// Percent of one pCPU; 0: no cap.
     pub cap_percent: u64,
+    /// The longest it wants to run at a time.
+    pub slice_ns: u64,
     /// `sedf`: the period of each vCPU's reservation.
     pub period_ns: u64,
-    /// `sedf`: the time reserved in each period; elsewhere the slice asked for.
-    pub slice_ns: u64,
+    /// `sedf`: the time reserved in each period.
+    pub reserved_ns: u64,
     /// `sedf`: 1 if spare time may be used as well.
     pub extra_time: u64,
 }

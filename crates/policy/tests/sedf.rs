@@ -11,7 +11,7 @@ use steelyard_policy::{Policy, request, verdict};
 fn reservation(period_ms: u64, slice_ms: u64, extra_time: u64) -> Settings {
     Settings {
         period_ns: period_ms * MS,
-        slice_ns: slice_ms * MS,
+        reserved_ns: slice_ms * MS,
         extra_time,
         ..Settings::default()
     }
@@ -211,7 +211,7 @@ proptest! {
                 continue;
             }
             free -= slice_ns as f64 / period_ns as f64;
-            let task = host.add(Settings { period_ns, slice_ns, ..Settings::default() }, 1);
+            let task = host.add(Settings { period_ns, reserved_ns: slice_ns, ..Settings::default() }, 1);
             tasks.push((wake_ms * MS, task, period_ns, slice_ns));
         }
         tasks.sort_unstable();
@@ -267,9 +267,9 @@ proptest! {
         let (mut q, mut c) = (Queue::default(), Pcpu::default());
         let mut tasks: Vec<(Domain, Vcpu)> = settings
             .iter()
-            .map(|&(weight, period_ns, slice_ns, cap_percent)| {
+            .map(|&(weight, period_ns, reserved_ns, cap_percent)| {
                 let (mut d, mut v) = (Domain::default(), Vcpu::default());
-                let settings = Settings { weight, period_ns, slice_ns, cap_percent, extra_time };
+                let settings = Settings { weight, slice_ns: 0, period_ns, reserved_ns, cap_percent, extra_time };
                 sy_domain_init(&p, &mut d, &settings, 1, 1);
                 sy_vcpu_init(&p, &mut d, &mut v, 1);
                 sy_join(&p, &mut q, &mut d, &mut v, 1);

@@ -293,21 +293,16 @@ impl Simulation {
     fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
         let domain = self.domains.len() as u32;
         let mut state = ffi::Domain::default();
-        let mut settings = Settings {
+        let reservation = config.sedf.as_ref();
+        let settings = Settings {
             weight: config.weight.into(),
             cap_percent: config.cap_percent.into(),
             slice_ns: config.slice.map_or(0, |slice| slice.0),
-            ..Settings::default()
+            period_ns: reservation.map_or(0, |reservation| reservation.period.0),
+            reserved_ns: reservation.map_or(0, |reservation| reservation.slice.0),
+            // Who reserves nothing lives on spare time too, as Xen's guests did.
+            extra_time: reservation.is_none_or(|reservation| reservation.extra_time).into(),
         };
-        // Only one discipline knows reservations; there the slice is part of one.
-        if self.policy_is("sedf") {
-            settings.slice_ns = 0;
-            if let Some(reservation) = &config.sedf {
-                settings.period_ns = reservation.period.0;
-                settings.slice_ns = reservation.slice.0;
-                settings.extra_time = reservation.extra_time.into();
-            }
-        }
         let now = self.policy_now();
         ffi::sy_domain_init(&self.policy, &mut state, &settings, config.vcpus.into(), now);
         let first_vcpu = self.vcpus.len() as u32;
@@ -463,10 +458,6 @@ impl Simulation {
         for vcpu in 0..self.vcpus.len() as u32 {
             self.arm_vcpu_timer(vcpu);
         }
-    }
-
-    fn policy_is(&self, name: &str) -> bool {
-        self.label.split('@').next() == Some(name)
     }
 
     /// The clock as policies see it: it starts above zero.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A host that does nothing sensible, but all of it by the contract at the head
- * of steelyard.h: random pCPUs, queues, domains, parameters, times and order of
- * events, for every discipline and vintage. It is built with sanitizers, and
- * checks what a real host relies on: answers are in range, the order of a queue
- * stays while vCPUs wait, fields of the host are left alone, timers move only when
- * announced and into the future, who is parked with work has something that unparks it,
- * no pCPU with a queue of its own idles while a vCPU waits there.
- * The host keeps keys as they were when it queued a vCPU.
+ * A host that does nothing sensible, but all of it by the contract at the head of steelyard.h:
+ * random pCPUs, queues, domains, parameters, times and order of events, for every discipline and
+ * vintage. It is built with sanitizers, and checks what a real host relies on: answers are in
+ * range, the order of a queue stays while vCPUs wait (it keeps keys as they were when it queued
+ * them), fields of the host are left alone, timers move only when announced and into the future,
+ * who is parked with work has something that unparks it, and no pCPU with a queue of its own idles
+ * while a vCPU waits there.
  *
  *	random-host [DISCIPLINE] SEED...
  */

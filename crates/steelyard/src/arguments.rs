@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line and its help.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use steelyard_policy::disciplines;
+
+use crate::policies;
+
+/// A heading as clap writes its own.
+macro_rules! examples {
+    ($($line:literal)*) => { concat!("\x1b[1m\x1b[4mExamples:\x1b[0m", $("\n  ", $line,)*) };
+}
+
+const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
+  0  done
+  1  something could not be written
+  2  bad input or usage: one message says where, nothing is written
+  130  interrupted by Ctrl-C (143 by SIGTERM): nothing is left half-written";
+
+/// Compares CPU schedulers for virtual machines.
+///
+/// Steelyard simulates a host with more virtual CPUs than CPUs under schedulers of Xen, of Linux and
+/// from research, and shows which serves which virtual machine best, and why.
+#[derive(Debug, Parser)]
+#[command(
+    name = "steelyard",
+    version,
+    after_help = examples!(
+        "steelyard compare scenarios/first-look.toml"
+        "steelyard compare recordings/four-vms.perf.txt.zst --out report"
+        "steelyard policies credit2"
+    ),
+    after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
+        "steelyard compare scenarios/first-look.toml"
+        "steelyard compare recordings/four-vms.perf.txt.zst --out report"
+        "steelyard policies credit2"
+        "steelyard import /etc/libvirt/qemu/web.xml > web.toml"
+    )),
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub color: colorchoice_clap::Color,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Compare(Compare),
+    /// List the policies with their parameters, units, defaults and sources.
+    #[command(after_help = examples!(
+        "steelyard policies                 everything"
+        "steelyard policies credit          one discipline"
+        "steelyard policies --json | jq -r '.[].parameters[].name'"
+    ))]
+    Policies {
+        /// Only this discipline.
+        #[arg(value_parser = PossibleValuesParser::new(disciplines().iter().map(|known| known.name)))]
+        name: Option<String>,
+        /// For programs: a JSON array of disciplines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Turn a recording or a VM description into a scenario, to look at and edit.
+    ///
+    /// Reads what `compare` reads. What the file does not say (of a VM description: the host and what
+    /// runs in the VM) is filled in and marked by a comment. A scenario of a recording names the
+    /// recording relative to its own directory: keep them together.
+    #[command(after_help = examples!(
+        "steelyard import web.xml                      libvirt, as from `virsh dumpxml web`"
+        "steelyard import guest.cfg -o guest.toml      xl.cfg"
+        "steelyard import host.perf.txt.zst -o host.toml"
+    ))]
+    Import {
+        /// Recording (`perf script` text, plain or zstd), libvirt domain XML, or xl.cfg.
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// File to write instead of standard output; replaced if it is there.
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        output: Option<PathBuf>,
+    },
+    /// Print the JSON Schema of scenario files, for editors.
+    #[command(after_help = examples!(
+        "steelyard schema > scenario.schema.json"
+    ))]
+    Schema,
+    /// Print a script that completes this command line in a shell.
+    #[command(after_help = examples!(
+        "steelyard completions bash > ~/.local/share/bash-completion/completions/steelyard"
+        "steelyard completions zsh > \"${fpath[1]}/_steelyard\""
+        "steelyard completions fish > ~/.config/fish/completions/steelyard.fish"
+    ))]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Run inputs under several policies and show who is served best.
+///
+/// Every policy runs once with every seed. The table has the policies side by side: share of CPU
+/// time against entitlement, waits and the worst of them, and what the workloads say of themselves.
+/// The same inputs, policies and seeds give the same bytes, whatever the number of threads.
+#[derive(Args, Debug)]
+#[command(
+    after_help = examples!(
+        "steelyard compare scenarios/first-look.toml"
+        "steelyard compare scenarios/first-look.toml --policy credit,credit2 --seeds 10"
+        "steelyard compare host.perf.txt.zst --out report"
+    ),
+    after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
+        "steelyard compare scenarios/first-look.toml"
+        "steelyard compare scenarios/first-look.toml --policy credit,credit2 --seeds 10"
+        "steelyard compare scenarios/first-look.toml --set credit.slice_ns=5000000 --set length='30 s'"
+        "steelyard compare scenarios/first-look.toml --set domain.web.weight=1024"
+        "steelyard compare host.perf.txt.zst web.xml guest.cfg --out report"
+        "steelyard compare scenarios/first-look.toml --json | jq '.comparisons[0].runs[].fairness'"
+    )),
+)]
+pub struct Compare {
+    /// Scenarios (.toml), recordings (`perf script` text, plain or zstd), libvirt domain XML, xl.cfg.
+    #[arg(required = true, value_name = "INPUT", value_hint = ValueHint::FilePath)]
+    pub inputs: Vec<PathBuf>,
+    /// Policies instead of those of the input, such as credit or credit@xen-4.5.
+    ///
+    /// `steelyard policies` lists them. Without a vintage the newest one is meant; where neither
+    /// input nor command line names a policy, the newest of every discipline.
+    #[arg(
+        short,
+        long = "policy",
+        value_name = "P,P,...",
+        value_delimiter = ',',
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(policies::names()),
+    )]
+    pub policies: Vec<String>,
+    /// Number of seeds to run each policy with, instead of that of the input.
+    #[arg(short, long, value_name = "N")]
+    pub seeds: Option<NonZeroU32>,
+    /// Change a setting; may be given several times.
+    ///
+    /// A key that begins with a discipline is a parameter of it (credit.slice_ns=5000000); any other
+    /// is the way to a setting of the scenario, where an item of a list goes by its name or its
+    /// number (domain.web.weight=512).
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Directory for report.html, results.json, results.csv and trace.json.gz.
+    ///
+    /// It is made if it is not there; files of these names are replaced. The trace covers at most
+    /// one second around the worst wait of each policy's first seed.
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Print results.json instead of the table.
+    #[arg(long)]
+    pub json: bool,
+    /// Runs at a time; without it one per CPU. It changes no result.
+    #[arg(short = 'j', long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+}

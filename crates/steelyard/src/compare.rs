@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard compare`: every policy with every seed on every input, in parallel, in an order that
+//! does not depend on the threads.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use steelyard_report::{Comparison, PolicySummary, Results, RunTrace, Style, table, write_all};
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, load};
+use steelyard_simulator::Simulation;
+use steelyard_simulator::measure::Run;
+use steelyard_simulator::units::Nanoseconds;
+
+use crate::arguments::Compare;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
+/// Seeds are numbered from here.
+const FIRST_SEED: u64 = 1;
+
+pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
+    if let Some(out) = arguments.out.as_deref().filter(|out| out.exists() && !out.is_dir()) {
+        let message = format!("`{}` is there and is no directory", out.display());
+        return Err(Diagnostic::of_file("--out", message).into());
+    }
+    let options = Options {
+        policies: arguments.policies.clone(),
+        seeds: arguments.seeds.map(u32::from),
+        set: arguments.set.clone(),
+    };
+    let inputs: Vec<_> =
+        arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(arguments.threads.map_or(0, usize::from))
+        .build()
+        .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })?;
+    let bar = terminal::bar();
+    interrupt.set_bar(&bar);
+
+    let jobs = inputs.iter().enumerate().flat_map(|(number, input)| every_run(number, input));
+    bar.set_message("Simulating");
+    let runs = run_all(&pool, &bar, jobs.collect(), |job, mut simulation| Run {
+        policy: job.policy.label.clone(),
+        ..simulation.measure()
+    })?;
+    let results = results(&arguments.inputs, &inputs, runs);
+
+    if let Some(directory) = &arguments.out {
+        let jobs = inputs.iter().enumerate().flat_map(|(number, input)| {
+            around_worst_waits(number, input, &results.comparisons[number])
+        });
+        bar.set_message("Tracing the worst waits");
+        let traces = run_all(&pool, &bar, jobs.collect(), |job, mut simulation| RunTrace {
+            comparison: job.comparison,
+            policy: job.policy.label.clone(),
+            seed: job.seed,
+            trace: simulation.take_trace(),
+        })?;
+        bar.set_message("Writing");
+        let written =
+            interrupt.while_writing(|asked| Ok(write_all(directory, &results, &traces, asked)?))?;
+        bar.finish_and_clear();
+        for path in written {
+            terminal::note(&format!("wrote {}", path.display()));
+        }
+    }
+    bar.finish_and_clear();
+
+    if arguments.json {
+        let mut stdout = BufWriter::new(io::stdout().lock());
+        terminal::output(results.write_json(&mut stdout).and_then(|()| stdout.flush()))
+    } else {
+        let style = Style { width: terminal::width(), color: true };
+        terminal::print(&table(&results, style))
+    }
+}
+
+/// One simulation.
+struct Job<'a> {
+    /// Index of the input.
+    comparison: usize,
+    input: &'a Loaded,
+    policy: &'a LabelledPolicy,
+    seed: u64,
+    end_ns: u64,
+    /// Beginning of what is traced, up to the end.
+    trace_from_ns: Option<u64>,
+}
+
+/// By policy, then by seed.
+fn every_run(comparison: usize, input: &Loaded) -> impl Iterator<Item = Job<'_>> {
+    input.policies.iter().flat_map(move |policy| {
+        seeds(input).map(move |seed| Job {
+            comparison,
+            input,
+            policy,
+            seed,
+            end_ns: input.length.0,
+            trace_from_ns: None,
+        })
+    })
+}
+
+fn seeds(input: &Loaded) -> impl Iterator<Item = u64> + use<> {
+    (FIRST_SEED..).take(input.seeds as usize)
+}
+
+/// The first seed of every policy once more, as far as needed to see its worst wait.
+fn around_worst_waits<'a>(
+    comparison: usize,
+    input: &'a Loaded,
+    measured: &Comparison,
+) -> Vec<Job<'a>> {
+    let job = |policy: &'a LabelledPolicy| {
+        let run = measured.runs_of(&policy.label).find(|run| run.seed == FIRST_SEED)?;
+        let (start_ns, end_ns) = window(run);
+        Some(Job {
+            comparison,
+            input,
+            policy,
+            seed: run.seed,
+            end_ns,
+            trace_from_ns: Some(start_ns),
+        })
+    };
+    input.policies.iter().filter_map(job).collect()
+}
+
+/// A trace covers no more than this, and no more switches than about so many: it is to be looked at.
+const MOST_TRACED_NS: u64 = 1_000_000_000;
+const MOST_TRACED_SWITCHES: u64 = 50_000;
+
+/// The time around the worst wait of a run, from beginning to end: with the wait in the middle, or,
+/// if it does not fit, with its end. Waits for a CPU come before those for a cap or reservation.
+fn window(run: &Run) -> (u64, u64) {
+    let vcpus = run.domains.iter().flat_map(|domain| &domain.vcpus);
+    let worst = vcpus
+        .filter_map(|vcpu| Some((vcpu.time.parked_ns == 0, vcpu.time.waits.worst.as_ref()?)))
+        .max_by_key(|(unparked, wait)| (*unparked, wait.length_ns))
+        .map(|(_, wait)| wait.clone())
+        .unwrap_or_default();
+    let switches_ns = u128::from(run.elapsed_ns) * u128::from(MOST_TRACED_SWITCHES)
+        / u128::from(run.events.switches.max(1));
+    let length_ns = switches_ns.min(MOST_TRACED_NS.min(run.elapsed_ns).into()) as u64;
+    let shown_ns = worst.length_ns.min(length_ns / 10 * 9);
+    let end_ns = (worst.start_ns + worst.length_ns)
+        .saturating_add((length_ns - shown_ns) / 2)
+        .clamp(length_ns, run.elapsed_ns);
+    (end_ns - length_ns, end_ns)
+}
+
+/// Runs all jobs, with the results in their order.
+fn run_all<'a, T: Send>(
+    pool: &ThreadPool,
+    bar: &ProgressBar,
+    jobs: Vec<Job<'a>>,
+    result: impl Fn(&Job<'a>, Simulation) -> T + Sync,
+) -> Result<Vec<T>, Failure> {
+    bar.reset();
+    bar.set_length(jobs.iter().map(Job::work).sum());
+    pool.install(|| {
+        jobs.par_iter().with_max_len(1).map(|job| Ok(result(job, job.simulate(bar)?))).collect()
+    })
+}
+
+/// Steps in which progress is shown.
+const STEPS: u64 = 100;
+
+impl Job<'_> {
+    /// What it costs, for the progress bar.
+    fn work(&self) -> u64 {
+        let events = self.input.setup.estimated_events(Nanoseconds(self.end_ns));
+        u64::try_from(events).unwrap_or(u64::MAX / 2).max(STEPS) / STEPS * STEPS
+    }
+
+    fn simulate(&self, bar: &ProgressBar) -> Result<Simulation, Failure> {
+        let mut simulation = Simulation::new(&self.input.setup, &self.policy.policy, self.seed)
+            .map_err(|error| Diagnostic::of_file(&self.input.name, error.to_string()))?;
+        if let Some(start_ns) = self.trace_from_ns {
+            simulation.trace(start_ns, self.end_ns);
+        }
+        let step_ns = self.end_ns.div_ceil(STEPS);
+        for step in 1..=STEPS {
+            simulation.run_until(step_ns.saturating_mul(step).min(self.end_ns));
+            bar.inc(self.work() / STEPS);
+        }
+        Ok(simulation)
+    }
+}
+
+fn results(paths: &[PathBuf], inputs: &[Loaded], runs: Vec<Run>) -> Results {
+    let mut runs = runs.into_iter();
+    let comparisons = paths.iter().zip(inputs).map(|(path, input)| {
+        let recorded = input.recorded.iter();
+        let policies = recorded
+            .clone()
+            .map(|_| PolicySummary::recorded())
+            .chain(input.policies.iter().map(|p| PolicySummary::new(&p.label, &p.policy)))
+            .collect();
+        let mut comparison = Comparison::new(
+            &input.name,
+            file_name(path),
+            input.length.0,
+            seeds(input).collect(),
+            &input.setup,
+            policies,
+        );
+        let count = input.policies.len() * input.seeds as usize;
+        comparison.runs.extend(recorded.cloned().chain(runs.by_ref().take(count)));
+        comparison
+    });
+    Results::new(comparisons.collect())
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Why the command ends without success, and its exit codes. Usage errors are clap's, whose exit
+//! code is that of bad input too.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use steelyard_report::WriteError;
+use steelyard_scenario::Diagnostic;
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was given cannot be used.
+    Input(Box<Diagnostic>),
+    /// A file could not be written.
+    Write { path: PathBuf, error: io::Error },
+    /// Standard output could not be written.
+    Output(io::Error),
+    /// The system refused something else.
+    System { what: &'static str, error: String },
+    /// Somebody pressed Ctrl-C, or sent another signal, of this number.
+    Interrupted(i32),
+}
+
+impl Failure {
+    pub fn write(path: &Path, error: io::Error) -> Self {
+        Failure::Write { path: path.to_owned(), error }
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Write { .. } | Failure::Output(_) | Failure::System { .. } => 1,
+            Failure::Input(_) => 2,
+            Failure::Interrupted(signal) => interrupted(*signal) as u8,
+        }
+    }
+
+    /// What to tell the person; nothing if they know.
+    pub fn message(&self) -> Option<String> {
+        Some(match self {
+            Failure::Input(diagnostic) => diagnostic.to_string(),
+            Failure::Write { path, error } => {
+                format!("cannot write {}: {error}", path.display())
+            }
+            Failure::Output(error) => format!("cannot write to standard output: {error}"),
+            Failure::System { what, error } => format!("cannot {what}: {error}"),
+            Failure::Interrupted(_) => return None,
+        })
+    }
+}
+
+/// The exit code after a signal, as shells count.
+pub fn interrupted(signal: i32) -> i32 {
+    128 + signal
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Failure::Input(Box::new(diagnostic))
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Failure::Write { path: error.path, error: error.error }
+    }
+}

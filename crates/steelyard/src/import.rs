@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard import`: a recording or VM description as a scenario to look at and edit.
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, given_up};
+use crate::terminal;
+
+pub fn run(file: &Path, output: Option<&Path>, interrupt: &Interrupt) -> Result<(), Failure> {
+    let scenario = steelyard_scenario::import(file)?;
+    let Some(output) = output else {
+        return terminal::print(&scenario);
+    };
+    interrupt.while_writing(|asked| {
+        let directory = match output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let write = || {
+            let mut file = tempfile::Builder::new()
+                .prefix(".steelyard-")
+                // As for any new file, less what the umask takes away.
+                .permissions(Permissions::from_mode(0o666))
+                .tempfile_in(directory)?;
+            file.write_all(scenario.as_bytes())?;
+            if asked.load(Ordering::Relaxed) {
+                return Err(given_up());
+            }
+            file.persist(output).map_err(|error| error.error).map(drop)
+        };
+        write().map_err(|error| Failure::write(output, error))
+    })
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Ctrl-C. As long as no file is being written the process just ends, in the midst of whatever it
+//! does; while files are being written the writer is asked to give up and to clean up.
+
+use std::process::exit;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{io, thread};
+
+use indicatif::ProgressBar;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, interrupted};
+
+/// What to do when a signal comes.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    state: Mutex<State>,
+    /// Somebody wants to stop.
+    asked: AtomicBool,
+    /// By this signal.
+    signal: AtomicI32,
+}
+
+#[derive(Debug)]
+struct State {
+    writing: bool,
+    /// Cleared before the process ends.
+    bar: ProgressBar,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State { writing: false, bar: ProgressBar::hidden() }
+    }
+}
+
+impl Interrupt {
+    /// From now on signals are heeded.
+    pub fn watch() -> Result<Arc<Interrupt>, Failure> {
+        let interrupt = Arc::new(Interrupt::default());
+        let in_thread = interrupt.clone();
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::System {
+            what: "listen for signals",
+            error: error.to_string(),
+        })?;
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                in_thread.signal.store(signal, Ordering::Relaxed);
+                in_thread.asked.store(true, Ordering::Relaxed);
+                // Held until the end, so that nobody begins to write meanwhile.
+                let state = in_thread.state();
+                if !state.writing {
+                    state.bar.finish_and_clear();
+                    exit(interrupted(signal));
+                }
+            }
+        });
+        Ok(interrupt)
+    }
+
+    /// A bar to clear before the process ends.
+    pub fn set_bar(&self, bar: &ProgressBar) {
+        self.state().bar = bar.clone();
+    }
+
+    /// Writes files. The writer returns an error, and leaves nothing behind, once its argument is
+    /// set; if it had finished by then the files stay.
+    pub fn while_writing<T>(
+        &self,
+        write: impl FnOnce(&AtomicBool) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.state().writing = true;
+        let result = write(&self.asked);
+        self.state().writing = false;
+        if self.asked.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted(self.signal.load(Ordering::Relaxed)));
+        }
+        result
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of a writer that was asked to give up. Not [`io::ErrorKind::Interrupted`], which means
+/// "try again".
+pub fn given_up() -> io::Error {
+    io::Error::other("interrupted")
+}

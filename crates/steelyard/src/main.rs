@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command `steelyard` (described in `docs/command.md`): what is asked for, and the exit code.
+
+mod arguments;
+mod compare;
+mod failure;
+mod import;
+mod interrupt;
+mod policies;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::arguments::{Arguments, Command};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    arguments.color.write_global();
+    match run(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                terminal::error(&message);
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    let interrupt = Interrupt::watch()?;
+    match command {
+        Command::Compare(arguments) => compare::run(arguments, &interrupt),
+        Command::Policies { name, json } => policies::run(name.as_deref(), *json),
+        Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
+        Command::Schema => terminal::print(&steelyard_scenario::schema()),
+        Command::Completions { shell } => {
+            let mut script = vec![];
+            clap_complete::generate(*shell, &mut Arguments::command(), "steelyard", &mut script);
+            terminal::print(&String::from_utf8_lossy(&script))
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::config::{ConfigError, Domain, Reservation, Setup, Task};
+use crate::config::{ConfigError, Costs, Domain, Reservation, Setup, Task};
 use crate::units::{MAX_PCPU, Nanoseconds};
 use crate::workload::{Client, Workload};
 
@@ -155,7 +155,7 @@ impl Setup {
         let pcpus = u128::from(self.host.pcpus());
         let mut per_s = 2_000 * pcpus;
         for task in self.domains.iter().flat_map(|domain| &domain.task) {
-            per_s += task_events_per_s(task, pcpus);
+            per_s += task_events_per_s(task, pcpus, &self.host.costs);
         }
         per_s * u128::from(length.0) / 1_000_000_000
     }
@@ -214,7 +214,7 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
 }
 
 /// A wake, a switch, a block, a timer, and as many again around an exchange with a device.
-fn task_events_per_s(task: &Task, pcpus: u128) -> u128 {
+fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
     const CYCLE: u128 = 4;
     const EXCHANGE: u128 = 8;
     let threads = u128::from(task.threads);
@@ -238,7 +238,9 @@ fn task_events_per_s(task: &Task, pcpus: u128) -> u128 {
         Workload::Disk(disk) => EXCHANGE * threads * per_s(disk.block_service.0.max(10_000)),
         Workload::Spinlock(spinlock) => {
             let round = spinlock.compute.0.saturating_add(spinlock.hold.0);
-            2 * threads.min(pcpus) * per_s(round)
+            // While the holder has no pCPU the others exit once per window.
+            let window = costs.pause_loop_window.0.saturating_add(costs.vm_exit.0);
+            threads.min(pcpus) * (2 * per_s(round) + per_s(window))
         }
         Workload::Replay(replay) => {
             let rate = |thread: &crate::workload::ReplayThread| {
@@ -246,7 +248,7 @@ fn task_events_per_s(task: &Task, pcpus: u128) -> u128 {
                     .bursts
                     .iter()
                     .map(|burst| burst.run_ns.saturating_add(burst.sleep_ns))
-                    .fold(thread.first_wake_ns, u64::saturating_add);
+                    .fold(0, u64::saturating_add);
                 CYCLE * thread.bursts.len() as u128 * 1_000_000_000 / u128::from(length.max(1))
             };
             replay.threads.iter().map(|thread| rate(thread)).sum()

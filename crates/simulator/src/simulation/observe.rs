@@ -131,7 +131,7 @@ impl Simulation {
         }
         for vcpu in 0..self.vcpus.len() as u32 {
             let entry = &mut self.vcpus[vcpu as usize];
-            if entry.parked {
+            if entry.parked && entry.status == Status::Waiting {
                 entry.times.parked_ns += self.now_ns - entry.parked_ns;
                 entry.parked_ns = self.now_ns;
             }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What holds for every policy on every host: random hosts, domains and workloads.
+//!
+//! Cases are drawn from a fixed seed, so that a failure repeats; `PROPTEST_CASES` asks for more of
+//! them, `PROPTEST_RNG_SEED` for others.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestCaseError};
+use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup, Task};
+use steelyard_simulator::measure::{Run, Trace};
+use steelyard_simulator::units::{CpuSet, Nanoseconds};
+use steelyard_simulator::workload::{
+    Burst, Busy, Client, Direction, Disk, Ping, Replay, ReplayThread, Spinlock, Stream,
+    SysbenchCpu, Web, Workload,
+};
+
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    // Without these variables the defaults of the library are 256 cases and a random seed.
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let seed = match default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        fixed => fixed,
+    };
+    ProptestConfig {
+        cases: if asked { default.cases } else { cases },
+        rng_seed: seed,
+        failure_persistence: None,
+        ..default
+    }
+}
+
+const LENGTH: Nanoseconds = Nanoseconds::from_ms(300);
+
+// ---- Random hosts, domains and workloads ----
+
+fn time(range_us: std::ops::Range<u64>) -> impl Strategy<Value = Nanoseconds> {
+    (range_us.start * US..range_us.end * US).prop_map(Nanoseconds)
+}
+
+fn hosts() -> impl Strategy<Value = Host> {
+    let costs = prop_oneof![
+        Just(no_costs()),
+        Just(Costs::default()),
+        (0..200_000u64, 1..20_000u64).prop_map(|(ns, window_ns)| Costs {
+            context_switch: Nanoseconds(ns / 20),
+            interrupt: Nanoseconds(ns / 50),
+            vm_exit: Nanoseconds(ns / 40),
+            cache_refill: Nanoseconds(ns),
+            migration: Nanoseconds(ns / 2),
+            socket_migration: Nanoseconds(ns * 2),
+            pause_loop_window: Nanoseconds(window_ns),
+        }),
+    ];
+    let io = prop_oneof![
+        Just(Io::default()),
+        (0..100u64, 10..10_000u64, 1..1000u64).prop_map(|(us, link_mbit_per_s, disk)| Io {
+            packet_cost: Nanoseconds::from_us(us / 10),
+            request_cost: Nanoseconds::from_us(us),
+            link_mbit_per_s,
+            wire_latency: Nanoseconds::from_us(us),
+            disk_latency: Nanoseconds::from_us(2 * us),
+            disk_mbyte_per_s: disk,
+            ..Io::default()
+        }),
+    ];
+    (1..=2u32, 1..=4u32, 1..=2u32, costs, io).prop_map(
+        |(sockets, cores_per_socket, threads_per_core, costs, io)| Host {
+            sockets,
+            cores_per_socket,
+            threads_per_core,
+            costs,
+            io,
+        },
+    )
+}
+
+/// Never blocks.
+fn busy_for_ever() -> impl Strategy<Value = Workload> {
+    prop_oneof![
+        time(10..40_000).prop_map(|compute| Busy { compute, ..Busy::default() }.into()),
+        time(100..5_000).prop_map(|event| SysbenchCpu { events: 0, event }.into()),
+    ]
+}
+
+fn workloads() -> impl Strategy<Value = Workload> {
+    let replay_thread = (
+        0..20 * MS,
+        prop::collection::vec(
+            (
+                prop_oneof![Just(0), 1..30 * MS, 1..100 * US],
+                prop_oneof![Just(0), 1..30 * MS, 1..500 * US],
+            ),
+            0..8,
+        ),
+    );
+    prop_oneof![
+        2 => busy_for_ever(),
+        3 => (time(10..40_000), time(0..50_000), 0..=100u32).prop_map(
+            |(compute, sleep, jitter_percent)| Busy { compute, sleep, jitter_percent }.into()
+        ),
+        1 => (0..200u64, time(10..5_000))
+            .prop_map(|(events, event)| SysbenchCpu { events, event }.into()),
+        2 => (
+            prop_oneof![
+                (10..5_000u64).prop_map(|rate_per_s| Client::Open { rate_per_s }),
+                (1..32u32, time(0..20_000))
+                    .prop_map(|(clients, think)| Client::Closed { clients, think }),
+            ],
+            time(1..2_000),
+            0..100_000u64,
+            1..64u32,
+        )
+            .prop_map(|(client, service, page_bytes, backlog)| {
+                Web { client, service, page_bytes, backlog }.into()
+            }),
+        2 => (time(1_000..50_000), time(0..100))
+            .prop_map(|(interval, service)| Ping { interval, service }.into()),
+        1 => (any::<bool>(), 64..9000u64, 1..128u32, time(0..10)).prop_map(
+            |(sends, packet_bytes, window_packets, packet_service)| {
+                let direction = if sends { Direction::Send } else { Direction::Receive };
+                Stream { direction, packet_bytes, window_packets, packet_service }.into()
+            }
+        ),
+        1 => (1..4_000_000u64, time(0..500))
+            .prop_map(|(block_bytes, block_service)| Disk { block_bytes, block_service }.into()),
+        1 => (0..100 * US, 1..20 * US).prop_map(|(compute, hold)| {
+            Spinlock { compute: Nanoseconds(compute), hold: Nanoseconds(hold) }.into()
+        }),
+        2 => prop::collection::vec(replay_thread, 1..6).prop_map(|threads| {
+            let thread = |(first_wake_ns, bursts): (u64, Vec<(u64, u64)>)| {
+                let bursts =
+                    bursts.into_iter().map(|(run_ns, sleep_ns)| Burst { run_ns, sleep_ns });
+                Arc::new(ReplayThread { first_wake_ns, bursts: bursts.collect() })
+            };
+            let threads = threads.into_iter().map(thread).collect();
+            Replay { recording: "recorded.txt".to_owned(), process: 1, threads }.into()
+        }),
+    ]
+}
+
+fn tasks(workloads: impl Strategy<Value = Workload>, vcpus: u32) -> impl Strategy<Value = Task> {
+    (workloads, 1..=6u32).prop_map(move |(workload, threads)| {
+        let threads = match &workload {
+            // Each stays on a vCPU of its own.
+            Workload::Replay(replay) => vcpus.min(replay.threads.len() as u32),
+            _ => threads,
+        };
+        Task { name: None, threads, workload }
+    })
+}
+
+/// Sets of pCPUs out of so many, by the bits of a number.
+fn pins(pcpus: u32, vcpus: u32) -> impl Strategy<Value = Vec<CpuSet>> {
+    let set = (1..1u32 << pcpus)
+        .prop_map(move |bits| (0..pcpus).filter(|pcpu| bits >> pcpu & 1 != 0).collect::<CpuSet>());
+    prop_oneof![
+        3 => Just(vec![]),
+        1 => prop::collection::vec(set.clone(), 1),
+        1 => prop::collection::vec(set, vcpus as usize),
+    ]
+}
+
+fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
+    let reservation =
+        (1..100u64, 1..=100u64, any::<bool>()).prop_map(|(ms, percent, extra_time)| {
+            let (period, slice) =
+                (Nanoseconds::from_ms(ms), Nanoseconds::from_us(10 * ms * percent));
+            Reservation { period, slice, extra_time }
+        });
+    (1..=6u32).prop_flat_map(move |vcpus| {
+        (
+            prop_oneof![1..=65_535u32, 64..=1024u32],
+            prop_oneof![3 => Just(0), 1 => 1..=100 * pcpus],
+            pins(pcpus, vcpus),
+            prop::option::weighted(0.2, time(50..30_000)),
+            prop::option::weighted(0.3, reservation.clone()),
+            prop_oneof![2 => Just(Nanoseconds(0)), 1 => time(0..50_000)],
+            prop::collection::vec(tasks(workloads(), vcpus), 0..=2),
+        )
+            .prop_map(move |(weight, cap_percent, pin, slice, sedf, start, task)| Domain {
+                weight,
+                cap_percent,
+                pin,
+                slice,
+                sedf,
+                start,
+                task,
+                ..Domain::new("", vcpus)
+            })
+    })
+}
+
+/// Gives the domains names.
+fn named(host: Host, mut domains: Vec<Domain>) -> Setup {
+    for (index, domain) in domains.iter_mut().enumerate() {
+        domain.name = format!("domain-{index}");
+    }
+    Setup { host, domains }
+}
+
+/// Everything at once.
+fn setups() -> impl Strategy<Value = Setup> {
+    hosts()
+        .prop_flat_map(|host| {
+            let domains = prop::collection::vec(domains(host.pcpus()), 1..=4);
+            (Just(host), domains, any::<prop::sample::Index>(), any::<bool>()).prop_map(
+                |(host, domains, driver, has_driver)| {
+                    let mut setup = named(host, domains);
+                    if has_driver {
+                        let driver = driver.get(&setup.domains).name.clone();
+                        setup.host.io.driver_domain = Some(driver);
+                    }
+                    setup
+                },
+            )
+        })
+        .prop_filter("takes too long", |setup| setup.estimated_events(LENGTH) < 1_000_000)
+}
+
+// ---- Time is conserved, and nobody is in two places ----
+
+type Verdict = Result<(), TestCaseError>;
+
+fn check_sums(setup: &Setup, run: &Run) -> Verdict {
+    let mut gotten_ns = 0;
+    for (domain, config) in run.domains.iter().zip(&setup.domains) {
+        prop_assert_eq!(domain.vcpus.len(), config.vcpus as usize);
+        for (index, vcpu) in domain.vcpus.iter().enumerate() {
+            let time = &vcpu.time;
+            let what = format!("{}: vCPU {index} of {}: {time:?}", run.policy, domain.name);
+            let sum_ns = time.gotten_ns + time.waited_ns + time.blocked_ns;
+            prop_assert_eq!(sum_ns, run.elapsed_ns, "{}", what);
+            prop_assert!(time.parked_ns <= time.waited_ns, "{}", what);
+            prop_assert!(time.overhead_ns + time.spun_ns <= time.gotten_ns, "{}", what);
+            prop_assert!(time.migrations <= time.switches, "{}", what);
+            prop_assert!(time.preemptions <= time.switches, "{}", what);
+            prop_assert!(time.blocked_ns >= config.start.0.min(run.elapsed_ns), "{}", what);
+        }
+        let sum = |part: fn(&steelyard_simulator::measure::TimeMeasure) -> u64| {
+            domain.vcpus.iter().map(|vcpu| part(&vcpu.time)).sum::<u64>()
+        };
+        prop_assert_eq!(domain.time.gotten_ns, sum(|time| time.gotten_ns));
+        prop_assert_eq!(domain.time.waited_ns, sum(|time| time.waited_ns));
+        prop_assert_eq!(domain.time.blocked_ns, sum(|time| time.blocked_ns));
+        gotten_ns += domain.time.gotten_ns;
+    }
+    let idle_ns: u64 = run.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum();
+    prop_assert_eq!(gotten_ns + idle_ns, run.elapsed_ns * u64::from(setup.host.pcpus()));
+    let switches: u64 = run.pcpus.iter().map(|pcpu| pcpu.switches).sum();
+    prop_assert_eq!(switches, run.events.switches);
+    Ok(())
+}
+
+fn check_places(setup: &Setup, run: &Run, trace: &Trace) -> Verdict {
+    let apart = |times: &mut Times| {
+        times.sort_unstable();
+        times.windows(2).find(|pair| pair[1].0 < pair[0].1).map(<[_]>::to_vec)
+    };
+    for pcpu in 0..setup.host.pcpus() {
+        let here = trace.segments.iter().filter(|segment| segment.pcpu == Some(pcpu));
+        let mut here: Times = here.map(|segment| (segment.start_ns, segment.end_ns)).collect();
+        prop_assert_eq!(apart(&mut here), None, "{}: two run on pCPU {}", run.policy, pcpu);
+        let busy_ns: u64 = here.iter().map(|(start_ns, end_ns)| end_ns - start_ns).sum();
+        prop_assert_eq!(busy_ns + run.pcpus[pcpu as usize].idle_ns, run.elapsed_ns);
+    }
+    for (index, domain) in run.domains.iter().enumerate() {
+        for vcpu in 0..domain.vcpus.len() {
+            let mine = trace.segments.iter().filter(|segment| {
+                segment.domain as usize == index && segment.vcpu as usize == vcpu
+            });
+            let mut times: Times =
+                mine.clone().map(|segment| (segment.start_ns, segment.end_ns)).collect();
+            let name = &domain.name;
+            prop_assert_eq!(apart(&mut times), None, "{}: {} {}", run.policy, name, vcpu);
+            let (mut ran_ns, mut waited_ns) = (0, 0);
+            for segment in mine {
+                let length_ns = segment.end_ns - segment.start_ns;
+                match segment.pcpu {
+                    Some(_) => ran_ns += length_ns,
+                    None => waited_ns += length_ns,
+                }
+                if let Some(pcpu) = segment.pcpu {
+                    let allowed = allows(&setup.domains[index], vcpu as u32, pcpu);
+                    prop_assert!(allowed, "{}: {} {} on {}", run.policy, name, vcpu, pcpu);
+                }
+            }
+            prop_assert_eq!(ran_ns, domain.vcpus[vcpu].time.gotten_ns);
+            prop_assert_eq!(waited_ns, domain.vcpus[vcpu].time.waited_ns);
+        }
+    }
+    Ok(())
+}
+
+/// A simulation that hangs takes events without end at one time. What takes events in a scenario is
+/// known; the factor is what a preemption or a yield adds to each of them.
+fn check_events(setup: &Setup, run: &Run) -> Verdict {
+    let estimated = setup.estimated_events(Nanoseconds(run.elapsed_ns));
+    let events = u128::from(run.events.total());
+    prop_assert!(events <= 2 * estimated + 1_000, "{}: {events} of {estimated}", run.policy);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(1000))]
+
+    #[test]
+    fn time_is_conserved_and_nobody_is_in_two_places(setup in setups(), seed in 0..1000u64) {
+        for policy in policies() {
+            let (run, trace) = run_traced(&setup, &policy, seed, LENGTH.0);
+            check_sums(&setup, &run)?;
+            check_places(&setup, &run, &trace)?;
+            check_events(&setup, &run)?;
+        }
+    }
+}

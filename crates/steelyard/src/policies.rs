@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steelyard policies`: every policy with its vintages and parameters, as the core describes them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anstyle::Style;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use steelyard_policy::{Discipline, Parameter, disciplines};
+use steelyard_simulator::units::Nanoseconds;
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -29,8 +31,10 @@ pub fn names() -> impl Iterator<Item = String> {
 pub fn run(name: Option<&str>, json: bool) -> Result<(), Failure> {
     let chosen = disciplines().iter().filter(|known| name.is_none_or(|name| name == known.name));
     if json {
-        let all: Vec<_> = chosen.map(as_json).collect();
-        return terminal::print(&format!("{:#}\n", Value::from(all)));
+        let all: Vec<_> = chosen.map(JsonDiscipline::new).collect();
+        let text =
+            serde_json::to_string_pretty(&all).map_err(|error| Failure::Output(error.into()))?;
+        return terminal::print(&(text + "\n"));
     }
     let width = terminal::width().min(MOST_COLUMNS);
     let all: Vec<_> = chosen.map(|discipline| as_text(discipline, width)).collect();
@@ -65,27 +69,32 @@ fn as_text(discipline: &Discipline, width: usize) -> String {
 
 /// What values a parameter takes.
 fn range(parameter: &Parameter) -> String {
+    let Parameter { unit, minimum, maximum, .. } = parameter;
     match parameter.choices() {
         Some(choices) => choices.collect::<Vec<_>>().join(" | "),
-        None => format!("{}, {} to {}", parameter.unit, parameter.minimum, parameter.maximum),
+        None if *unit == "ns" => {
+            format!("ns, {} to {}", Nanoseconds(*minimum), Nanoseconds(*maximum))
+        }
+        None => format!("{unit}, {minimum} to {maximum}"),
     }
 }
 
 /// The default, by vintage where it changed.
 fn defaults(discipline: &Discipline, parameter: &Parameter) -> String {
+    let value = |value| match parameter.unit {
+        "ns" if value > 0 => format!("{value} ({})", Nanoseconds(value)),
+        _ => parameter.format(value),
+    };
     let by_vintage: Vec<_> = discipline.vintages.iter().zip(&parameter.defaults).collect();
-    let mut spans: Vec<String> = by_vintage
-        .chunk_by(|(_, a), (_, b)| a == b)
-        .map(|span| {
-            let value = parameter.format(*span[0].1);
-            let vintages: Vec<_> = span.iter().map(|(vintage, _)| **vintage).collect();
-            format!("{value} in {}", vintages.join(", "))
-        })
-        .collect();
-    match spans.as_mut_slice() {
-        [_] => parameter.format(parameter.defaults[0]),
-        _ => spans.join("; "),
+    let spans: Vec<_> = by_vintage.chunk_by(|(_, a), (_, b)| a == b).collect();
+    if let [_] = spans[..] {
+        return value(parameter.defaults[0]);
     }
+    let spans = spans.iter().map(|span| {
+        let vintages: Vec<_> = span.iter().map(|(vintage, _)| **vintage).collect();
+        format!("{} in {}", value(*span[0].1), vintages.join(", "))
+    });
+    spans.collect::<Vec<_>>().join("; ")
 }
 
 fn wrap(text: &str, indent: usize, width: usize) -> String {
@@ -98,30 +107,66 @@ fn wrap(text: &str, indent: usize, width: usize) -> String {
     textwrap::fill(text, options)
 }
 
-fn as_json(discipline: &Discipline) -> Value {
-    let parameters = discipline.parameters.iter().map(|parameter| {
-        let defaults: Map<_, _> = discipline
-            .vintages
-            .iter()
-            .zip(&parameter.defaults)
-            .map(|(vintage, &value)| ((*vintage).to_owned(), parameter.format(value).into()))
-            .collect();
-        let choices = parameter.choices().map(Iterator::collect::<Vec<_>>);
-        json!({
-            "name": parameter.name,
-            "unit": if choices.is_some() { None } else { Some(parameter.unit) },
-            "choices": choices,
-            "minimum": parameter.minimum,
-            "maximum": parameter.maximum,
-            "defaults": defaults,
-            "help": parameter.help,
-            "source": parameter.source,
-        })
-    });
-    json!({
-        "name": discipline.name,
-        "help": discipline.help,
-        "vintages": discipline.vintages,
-        "parameters": parameters.collect::<Vec<_>>(),
-    })
+/// A discipline for programs; described in `docs/command.md`.
+#[derive(Serialize)]
+struct JsonDiscipline {
+    name: &'static str,
+    help: &'static str,
+    vintages: &'static [&'static str],
+    parameters: Vec<JsonParameter>,
+}
+
+#[derive(Serialize)]
+struct JsonParameter {
+    name: &'static str,
+    #[serde(flatten)]
+    values: JsonValues,
+    defaults: BTreeMap<&'static str, JsonValue>,
+    help: &'static str,
+    source: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum JsonValues {
+    Range { unit: &'static str, minimum: u64, maximum: u64 },
+    Choices { choices: Vec<&'static str> },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum JsonValue {
+    Number(u64),
+    Choice(String),
+}
+
+impl JsonDiscipline {
+    fn new(discipline: &'static Discipline) -> Self {
+        let parameters = discipline.parameters.iter().map(|parameter| {
+            let Parameter { name, unit, minimum, maximum, help, source, .. } = *parameter;
+            let is_choice = parameter.choices().is_some();
+            let defaults = discipline.vintages.iter().zip(&parameter.defaults);
+            JsonParameter {
+                name,
+                values: match parameter.choices() {
+                    Some(choices) => JsonValues::Choices { choices: choices.collect() },
+                    None => JsonValues::Range { unit, minimum, maximum },
+                },
+                defaults: defaults
+                    .map(|(&vintage, &value)| match is_choice {
+                        true => (vintage, JsonValue::Choice(parameter.format(value))),
+                        false => (vintage, JsonValue::Number(value)),
+                    })
+                    .collect(),
+                help,
+                source,
+            }
+        });
+        JsonDiscipline {
+            name: discipline.name,
+            help: discipline.help,
+            vintages: &discipline.vintages,
+            parameters: parameters.collect(),
+        }
+    }
 }

@@ -14,9 +14,9 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// Columns to fill where there is no terminal.
 const DEFAULT_WIDTH: usize = 100;
 
-/// Columns of the terminal at standard output.
+/// Columns of the terminal, at the end of a pipe too.
 pub fn width() -> usize {
-    terminal_size::terminal_size_of(io::stdout()).map_or(DEFAULT_WIDTH, |size| size.0.0.into())
+    terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| columns.0.into())
 }
 
 /// Prints text; its colours are taken out unless they are wanted.

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command as a person or a script sees it: output, exit codes, files, signals.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Two policies, two seeds, a domain of each kind of load.
+const SCENARIO: &str = r#"
+name = "small"
+length = "300 ms"
+seeds = 2
+
+[host]
+cores_per_socket = 2
+
+[[domain]]
+name = "web"
+[[domain.task]]
+workload.web = { client = { open = { rate_per_s = 500 } }, service = "500 us", page_bytes = 4096 }
+
+[[domain]]
+name = "batch"
+count = 3
+weight = 512
+[[domain.task]]
+workload.busy = { compute = "5 ms", sleep = "1 ms", jitter_percent = 20 }
+
+[[policy]]
+policy = "credit@xen-4.5"
+
+[[policy]]
+policy = "fair"
+"#;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The command, to be run in a directory with `small.toml`.
+fn steelyard(directory: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steelyard"));
+    command.current_dir(directory).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command
+}
+
+fn directory() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("small.toml"), SCENARIO).unwrap();
+    directory
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+const FILES: [&str; 4] = ["report.html", "results.csv", "results.json", "trace.json.gz"];
+
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    let directory = directory();
+    for threads in ["1", "8"] {
+        let arguments = ["compare", "small.toml", "--threads", threads, "--out", threads];
+        succeeded(steelyard(&directory).args(arguments).output().unwrap());
+    }
+    let read = |threads: &str, name| fs::read(directory.path().join(threads).join(name)).unwrap();
+    for name in FILES {
+        assert!(read("1", name) == read("8", name), "{name}");
+    }
+}
+
+#[test]
+fn a_comparison_holds_every_run_in_order() {
+    let directory = directory();
+    let arguments = ["compare", "small.toml", "small.toml", "--json", "--seeds", "3", "-p"];
+    let json = succeeded(
+        steelyard(&directory).args(arguments).arg("credit2,sedf,fair@cfs").output().unwrap(),
+    );
+    let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let comparisons = results["comparisons"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 2);
+    for comparison in comparisons {
+        let runs: Vec<_> = comparison["runs"].as_array().unwrap().iter().collect();
+        let order: Vec<_> = runs
+            .iter()
+            .map(|run| (run["policy"].as_str().unwrap(), run["seed"].as_u64().unwrap()))
+            .collect();
+        let expected: Vec<_> = ["credit2@xen-4.20", "sedf@xen-4.2", "fair@cfs"]
+            .into_iter()
+            .flat_map(|policy| (1..=3).map(move |seed| (policy, seed)))
+            .collect();
+        assert_eq!(order, expected);
+        assert_eq!(runs[0]["domains"].as_array().unwrap().len(), 4);
+        assert_ne!(runs[0]["domains"], runs[1]["domains"], "another seed, another run");
+    }
+}
+
+#[test]
+fn the_trace_shows_the_worst_wait_of_each_policy() {
+    let directory = directory();
+    let arguments = ["compare", "small.toml", "--out", "out", "--seeds", "1"];
+    succeeded(steelyard(&directory).args(arguments).output().unwrap());
+    let out = directory.path().join("out");
+    let results: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    let mut trace = String::new();
+    flate2::read::GzDecoder::new(fs::File::open(out.join("trace.json.gz")).unwrap())
+        .read_to_string(&mut trace)
+        .unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    for run in results["comparisons"][0]["runs"].as_array().unwrap() {
+        let longest = run["domains"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|domain| domain["waits"]["worst"]["length_ns"].as_u64())
+            .max()
+            .unwrap();
+        let prefix = format!("small | {} | ", run["policy"].as_str().unwrap());
+        let pids: Vec<_> = events
+            .iter()
+            .filter(|event| event["name"] == "process_name")
+            .filter(|event| event["args"]["name"].as_str().unwrap().starts_with(&prefix))
+            .map(|event| event["pid"].as_u64().unwrap())
+            .collect();
+        let waits = events
+            .iter()
+            .filter(|event| event["name"] == "waiting")
+            .filter(|event| pids.contains(&event["pid"].as_u64().unwrap()))
+            .map(|event| (event["dur"].as_f64().unwrap() * 1e3).round() as u64);
+        assert_eq!(waits.max(), Some(longest), "{prefix}");
+    }
+}
+
+#[test]
+fn a_recording_stands_beside_the_policies() {
+    let directory = directory();
+    let recording = repository().join("recordings/four-vms.perf.txt.zst");
+    let output = steelyard(&directory)
+        .args(["compare", "--set", "length=200 ms", "--policy", "credit2,sedf"])
+        .arg(recording)
+        .output()
+        .unwrap();
+    let table = succeeded(output);
+    for word in ["recorded", "credit2", "sedf"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+}
+
+#[test]
+fn what_was_written_is_named_and_the_table_still_printed() {
+    let directory = directory();
+    let output =
+        steelyard(&directory).args(["compare", "small.toml", "--out", "a/b"]).output().unwrap();
+    let notes = text(&output.stderr);
+    assert!(succeeded(output).contains("small"));
+    assert_eq!(names(&directory.path().join("a/b")), FILES);
+    for name in FILES {
+        assert!(notes.contains(&format!("a/b/{name}")), "{notes}");
+    }
+    // No progress bar where nobody watches.
+    assert_eq!(notes.lines().count(), FILES.len(), "{notes}");
+}
+
+#[test]
+fn without_out_nothing_is_written() {
+    let directory = directory();
+    let output = steelyard(&directory).args(["compare", "small.toml"]).output().unwrap();
+    assert_eq!(text(&output.stderr), "");
+    assert!(succeeded(output).contains("web"));
+    assert_eq!(names(directory.path()), ["small.toml"]);
+}
+
+#[test]
+fn colour_is_for_terminals_unless_asked_for() {
+    let directory = directory();
+    let colored = |arguments: &[&str]| {
+        let output = steelyard(&directory).args(arguments).output().unwrap();
+        succeeded(output).contains('\x1b')
+    };
+    assert!(!colored(&["compare", "small.toml"]));
+    assert!(!colored(&["policies"]));
+    assert!(!colored(&["--help"]));
+    assert!(colored(&["compare", "small.toml", "--color", "always"]));
+    assert!(colored(&["policies", "--color", "always"]));
+    let output = steelyard(&directory)
+        .args(["policies", "--color", "auto"])
+        .env("CLICOLOR_FORCE", "1")
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    assert!(!succeeded(output).contains('\x1b'));
+}
+
+/// Runs `arguments` with a file of this content, which must be refused without a trace.
+fn refused(name: &str, content: impl AsRef<[u8]>, arguments: &[&str], expected: &[&str]) {
+    let directory = directory();
+    fs::write(directory.path().join(name), content).unwrap();
+    let before = names(directory.path());
+    let output = steelyard(&directory)
+        .args(["compare", name, "--out", "out"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert_eq!(text(&output.stdout), "", "{message}");
+    assert!(message.starts_with("error: "), "{message}");
+    for words in expected {
+        assert!(message.contains(words), "`{words}` is not in:\n{message}");
+    }
+    assert_eq!(names(directory.path()), before, "{message}");
+}
+
+/// [`refused`] of the scenario with a piece of it replaced; the message names the line.
+fn refused_scenario(piece: &str, replacement: &str, expected: &[&str]) {
+    let start = SCENARIO.find(piece).unwrap();
+    let line = SCENARIO[..start].matches('\n').count() + 1;
+    let place = format!("--> bad.toml:{line}:");
+    let content = SCENARIO.replacen(piece, replacement, 1);
+    refused("bad.toml", content, &[], &[expected, &[&place]].concat());
+}
+
+#[test]
+fn bad_settings_are_shown_with_their_place() {
+    let weight = "weight = 512";
+    refused_scenario(weight, "wieght = 512", &["`wieght`", "did you mean `weight`?"]);
+    refused_scenario(weight, "weight = 0", &["`0`", "1 to 65535"]);
+    refused_scenario(weight, "weight = 65536", &["`65536`", "1 to 65535"]);
+    refused_scenario(weight, "cap_percent = 201", &["`201`", "above the host"]);
+    refused_scenario(weight, "pin = [\"0-2\"]", &["pCPU 2", "not there"]);
+    refused_scenario("300 ms", "300 yaers", &["300 yaers"]);
+    refused_scenario("300 ms", "300000 h", &["10^12"]);
+    refused_scenario("credit@xen-4.5", "credti@xen-4.5", &["`credti`", "did you mean `credit`?"]);
+    refused_scenario("[host]", "[host", &[]);
+}
+
+#[test]
+fn bad_options_are_refused() {
+    let refused = |arguments: &[&str], expected: &[&str]| {
+        refused("good.toml", SCENARIO, arguments, expected);
+    };
+    refused(&["--policy", "credit@xen-4.6"], &["credit@xen-4.6", "similar", "credit@xen-4.5"]);
+    refused(&["--policy", "credit,credti2"], &["credti2", "similar", "credit2"]);
+    refused(&["--policy", "credit,credit"], &["twice"]);
+    refused(&["--set", "lenght=1 s"], &["--set", "`lenght`", "did you mean `length`?"]);
+    refused(&["--set", "credit.slice_n=5"], &["--set", "`slice_n`", "did you mean `slice_ns`?"]);
+    refused(&["--set", "credit.slice_ns=soon"], &["--set", "`soon`"]);
+    refused(&["--set", "domain.web.weight=65536"], &["--set", "65536"]);
+    refused(&["--set", "length"], &["--set", "KEY=VALUE"]);
+    refused(&["--seeds", "0"], &["'0'", "--seeds"]);
+    refused(&["--seeds", "many"], &["many", "--seeds"]);
+    refused(&["--seeds", "4000000000"], &["10^12"]);
+    refused(&["--threads", "0"], &["'0'", "--threads"]);
+    refused(&["--polcy", "credit"], &["--polcy", "--policy"]);
+    refused(&["missing.toml"], &["missing.toml"]);
+    refused(&["--out", "out"], &["--out", "multiple times"]);
+}
+
+#[test]
+fn an_output_that_is_no_directory_is_refused_before_the_work() {
+    let directory = directory();
+    let output = steelyard(&directory)
+        .args(["compare", "small.toml", "--out", "small.toml"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("small.toml"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(directory.path().join("small.toml")).unwrap(), SCENARIO);
+}
+
+#[test]
+fn bad_recordings_are_refused() {
+    let shipped = fs::read(repository().join("recordings/four-vms.perf.txt.zst")).unwrap();
+    refused("cut.txt.zst", &shipped[..shipped.len() / 2], &[], &["cut.txt.zst"]);
+    refused("nothing.perf.txt", "", &[], &["nothing.perf.txt", "empty"]);
+    refused("comments.perf.txt", "# none\n", &[], &["comments.perf.txt", "empty"]);
+    refused("perf.data", b"PERFILE2\0\0", &[], &["perf.data", "perf script"]);
+    refused("noise.perf.txt", [0x7f, b'E', b'L', b'F', 0, 1, 2], &[], &["noise.perf.txt"]);
+    let switch = |time: &str| {
+        format!(
+            "a 7/7 [000] {time}: sched:sched_switch: prev_comm=a prev_pid=7 prev_prio=120 \
+             prev_state=S ==> next_comm=b next_pid=8 next_prio=120\n"
+        )
+    };
+    let backwards = switch("5.000002000") + &switch("5.000001000");
+    refused("back.perf.txt", backwards, &[], &["back.perf.txt:2:", "5.000001000", "backwards"]);
+}
+
+#[test]
+fn policies_are_listed_with_all_that_they_are_made_of() {
+    let directory = directory();
+    let list =
+        |arguments: &[&str]| succeeded(steelyard(&directory).args(arguments).output().unwrap());
+    let all = list(&["policies"]);
+    let json: serde_json::Value = serde_json::from_str(&list(&["policies", "--json"])).unwrap();
+    for discipline in json.as_array().unwrap() {
+        let name = discipline["name"].as_str().unwrap();
+        let one = list(&["policies", name]);
+        assert!(all.contains(&one), "{one}");
+        for vintage in discipline["vintages"].as_array().unwrap() {
+            assert!(one.contains(&format!("{name}@{}", vintage.as_str().unwrap())), "{one}");
+        }
+        // What is listed can be set.
+        for parameter in discipline["parameters"].as_array().unwrap() {
+            let key = parameter["name"].as_str().unwrap();
+            assert!(one.contains(&format!("\n  {key}  ")), "{key}: {one}");
+            for (vintage, value) in parameter["defaults"].as_object().unwrap() {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let policy = format!("{name}@{vintage}");
+                let mut policy = steelyard_policy::Policy::named(&policy).unwrap();
+                policy.set(key, &value).unwrap();
+                assert!(one.contains(&value), "{value}: {one}");
+            }
+        }
+    }
+    assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
+    let output = steelyard(&directory).args(["policies", "credt"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("'credit'"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_import_can_be_compared() {
+    let directory = directory();
+    let description = "name = \"guest\"\nvcpus = 2\ncpu_weight = 512\n";
+    fs::write(directory.path().join("guest.cfg"), description).unwrap();
+    let printed = succeeded(steelyard(&directory).args(["import", "guest.cfg"]).output().unwrap());
+    let arguments = ["import", "guest.cfg", "-o", "guest.toml"];
+    assert_eq!(succeeded(steelyard(&directory).args(arguments).output().unwrap()), "");
+    assert_eq!(fs::read_to_string(directory.path().join("guest.toml")).unwrap(), printed);
+    assert_eq!(names(directory.path()), ["guest.cfg", "guest.toml", "small.toml"]);
+    let compare = |input| {
+        let arguments = ["compare", input, "--set", "length=100 ms", "--json"];
+        let json = succeeded(steelyard(&directory).args(arguments).output().unwrap());
+        let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+        results["comparisons"][0]["runs"].clone()
+    };
+    assert_eq!(compare("guest.cfg"), compare("guest.toml"));
+}
+
+#[test]
+fn an_import_that_fails_leaves_the_old_file() {
+    let directory = directory();
+    fs::write(directory.path().join("bad.cfg"), "vcpus = many\n").unwrap();
+    let output =
+        steelyard(&directory).args(["import", "bad.cfg", "-o", "small.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("bad.cfg:1:"), "{}", text(&output.stderr));
+    let output = steelyard(&directory)
+        .args(["import", "small.toml", "-o", "missing/small.toml"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("missing/small.toml"), "{}", text(&output.stderr));
+    assert_eq!(names(directory.path()), ["bad.cfg", "small.toml"]);
+    assert_eq!(fs::read_to_string(directory.path().join("small.toml")).unwrap(), SCENARIO);
+}
+
+#[test]
+fn the_schema_is_the_one_in_the_documentation() {
+    let directory = directory();
+    let printed = succeeded(steelyard(&directory).arg("schema").output().unwrap());
+    let kept = fs::read_to_string(repository().join("docs/scenario.schema.json")).unwrap();
+    assert_eq!(printed, kept);
+}
+
+#[test]
+fn completions_know_the_policies() {
+    let directory = directory();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script =
+            succeeded(steelyard(&directory).args(["completions", shell]).output().unwrap());
+        assert!(script.contains("compare"), "{script}");
+    }
+    let script = succeeded(steelyard(&directory).args(["completions", "bash"]).output().unwrap());
+    assert!(script.contains("credit@xen-4.5"), "{script}");
+}
+
+#[test]
+fn a_pipe_that_is_closed_early_is_no_error() {
+    let directory = directory();
+    for arguments in [&["policies"][..], &["compare", "small.toml", "--json"]] {
+        let mut child = steelyard(&directory)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(text(&output.stderr), "");
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let directory = directory();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = steelyard(&directory).arg("policies").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("standard output"), "{}", text(&output.stderr));
+}
+
+/// Sends a signal and returns the exit code, or none if it died of it.
+fn interrupt(mut child: Child, signal: Signal) -> Option<i32> {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn a_signal_stops_the_work_and_leaves_nothing() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let directory = directory();
+        // Reading the input from a pipe tells when the command is up.
+        let input = directory.path().join("long.toml");
+        mknodat(CWD, &input, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let child = steelyard(&directory)
+            .args(["compare", "long.toml", "--out", "out", "--seeds", "1000"])
+            .args(["--set", "length=1 h"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        fs::write(&input, SCENARIO).unwrap();
+        sleep(Duration::from_millis(300));
+        assert_eq!(interrupt(child, signal), Some(code));
+        assert_eq!(names(directory.path()), ["long.toml", "small.toml"]);
+    }
+}
+
+#[test]
+fn a_signal_while_writing_leaves_no_half_written_file() {
+    let directory = directory();
+    let out = directory.path().join("out");
+    // Few events, many figures to write.
+    let child = steelyard(&directory)
+        .args(["compare", "small.toml", "--out", "out", "--seeds", "10"])
+        .args(["--set", "length=1 ms", "--set", "domain.batch.count=2000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !out.exists() || names(&out).is_empty() {
+        sleep(Duration::from_millis(1));
+    }
+    assert_eq!(interrupt(child, Signal::INT), Some(130));
+    // It may have been quick enough to finish all of them.
+    let left = names(&out);
+    assert!(left.is_empty() || left == FILES, "{left:?}");
+}

@@ -771,16 +771,20 @@ impl Simulation {
         self.timers.set(self.timer_base.accounting, self.now_ns + self.account_ns);
     }
 
-    /// Moves a running vCPU whose core is shared to a core that is idle, if there is one.
+    /// Moves a running vCPU to an idle pCPU, if there is one: to any if another vCPU waits for this
+    /// one, to one whose whole core is idle if the core here is shared.
     fn replace(&mut self, pcpu: u32, vcpu: u32) {
+        let queue = self.pcpus[pcpu as usize].queue;
+        let awaited = self.queues[queue as usize].state.queued > 0;
         let core = self.topology.core(pcpu);
         let shared =
             core.clone().any(|other| other != pcpu && self.pcpus[other as usize].current != NONE);
-        if !shared {
+        if !awaited && !shared {
             return;
         }
         let Some(target) = self.nearest_idle(vcpu, 0..self.topology.pcpus) else { return };
-        if self.topology.core(target).all(|sibling| self.idle.contains(sibling)) {
+        let alone = || self.topology.core(target).all(|sibling| self.idle.contains(sibling));
+        if awaited || alone() {
             self.vcpus[vcpu as usize].move_to = target;
             self.interrupt(pcpu);
         }
@@ -793,9 +797,9 @@ impl Simulation {
         let now = self.policy_now();
         let all = 0..self.queues.len() as u32;
         let per_pcpu = self.queues.len() == self.pcpus.len();
-        self.balances = self.balances.wrapping_add(1);
-        let range =
-            if per_pcpu && self.balances % 8 != 0 { self.topology.socket(queue) } else { all };
+        let balances = &mut self.queues[queue as usize].balances;
+        *balances = balances.wrapping_add(1);
+        let range = if per_pcpu && *balances % 8 != 0 { self.topology.socket(queue) } else { all };
         let here = self.load(queue, now);
         let mut most = (here, queue);
         let mut least = (here, queue);

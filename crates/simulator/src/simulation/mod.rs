@@ -60,8 +60,6 @@ pub struct Simulation {
     unbalanced: VecDeque<u32>,
     /// Where the search for an idle pCPU in rotation goes on.
     rotor: u32,
-    /// Balances so far.
-    balances: u32,
     /// Domains in the order in which accounting visits them.
     account_order: Vec<u32>,
 
@@ -115,6 +113,8 @@ struct Queue {
     pcpus: Vec<u32>,
     /// Every vCPU that belongs here.
     members: Vec<u32>,
+    /// Balances so far.
+    balances: u32,
 }
 
 struct Domain {
@@ -242,7 +242,6 @@ impl Simulation {
             interrupted: VecDeque::new(),
             unbalanced: VecDeque::new(),
             rotor: 0,
-            balances: 0,
             account_order: (0..setup.domains.len() as u32).collect(),
             threads: vec![],
             tasks: vec![],
@@ -286,7 +285,8 @@ impl Simulation {
                 history: observe::History::default(),
             }));
             let waiting = RunQueue::default();
-            self.queues.push(Queue { state, waiting, pcpus: range.collect(), members: vec![] });
+            let pcpus = range.collect();
+            self.queues.push(Queue { state, waiting, pcpus, members: vec![], balances: 0 });
         }
     }
 

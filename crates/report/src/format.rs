@@ -50,7 +50,8 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     match unit_ns(unit) {
         Some(ns) => time(value * ns),
         None if unit.is_empty() || unit == "1" => number(value),
-        None if unit == "percent" => format!("{} %", number(value)),
+        // Percentages of time are of one pCPU everywhere.
+        None if matches!(unit, "percent" | "%" | "% of a pCPU") => format!("{} %", number(value)),
         None => match unit.strip_prefix("1/") {
             Some(per) => format!("{} /{per}", number(value)),
             None => format!("{} {unit}", number(value)),
@@ -75,6 +76,7 @@ mod tests {
             (1234.0, "1/s", "1234 /s"),
             (12_345.0, "1/s", "12.3 k /s"),
             (2.5e6, "", "2.50 M"),
+            (41.23, "% of a pCPU", "41.2 %"),
             (-3.0, "Mbit/s", "-3.00 Mbit/s"),
         ];
         for (value, unit, text) in cases {

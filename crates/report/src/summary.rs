@@ -37,6 +37,8 @@ pub struct Section {
 pub struct Row {
     /// What it is.
     pub label: String,
+    /// Whether it is worth a line in a terminal.
+    pub terse: bool,
     /// One cell per policy.
     pub cells: Vec<Cell>,
 }
@@ -63,15 +65,6 @@ pub struct Group {
 }
 
 impl Group {
-    /// All domains of a run.
-    pub fn everyone(run: &Run) -> Option<Self> {
-        Some(Group {
-            title: "all".to_owned(),
-            names: run.domains.iter().map(|domain| domain.name.clone()).collect(),
-            settings: run.domains.first()?.clone(),
-        })
-    }
-
     fn detail(&self) -> String {
         let vcpus = self.settings.vcpus.len();
         let mut detail = format!("{vcpus} vCPU{}, weight {}", plural(vcpus), self.settings.weight);
@@ -194,7 +187,7 @@ impl Figure {
             })
             .collect();
         mark_best(&mut cells, &scores);
-        Row { label: self.label.clone(), cells }
+        Row { label: self.label.clone(), terse: true, cells }
     }
 
     /// The best and the worst policy and how far they are apart, if more than one has the figure.
@@ -291,12 +284,15 @@ pub fn summarise(comparison: &Comparison) -> Summary {
             let seconds = run.elapsed_ns.max(1) as f64 / 1e9;
             out.extend(group.members(run).map(|d| d.time.switches as f64 / seconds));
         });
-        let tasks = task_figures(comparison, group);
+        let mut tasks = task_figures(comparison, group);
         let mut rows = vec![share_row(comparison, group)];
         rows.extend([waits, p99, worst].iter().map(Figure::row));
         rows.push(meanwhile_row(comparison, group));
         rows.push(switches.row());
-        rows.extend(tasks.iter().map(Figure::row));
+        let terse = terse(&tasks);
+        rows.extend(tasks.iter().zip(&terse).map(|(f, &terse)| Row { terse, ..f.row() }));
+        let mut terse = terse.into_iter();
+        tasks.retain(|_| terse.next().unwrap_or(true));
         verdicts.extend(verdict(comparison, group, &tasks));
         sections.push(Section { title: group.title.clone(), detail: group.detail(), rows });
     }
@@ -339,27 +335,16 @@ pub fn share_and_entitlement(comparison: &Comparison, group: &Group) -> (Figure,
     (share, entitlement)
 }
 
-/// Share beside entitlement; best is who comes nearest.
+/// Share beside entitlement. None is best: what one gets beyond its entitlement, another lacks or
+/// leaves; fairness sums that up.
 fn share_row(comparison: &Comparison, group: &Group) -> Row {
     let (share, entitlement) = share_and_entitlement(comparison, group);
     let mut row = share.row();
-    let mut scores = vec![];
     for ((cell, share), entitlement) in
         row.cells.iter_mut().zip(share.medians()).zip(entitlement.medians())
     {
-        scores.push(match (share, entitlement) {
-            (Some(share), Some(entitlement)) => {
-                cell.text = format!("{}/{} %", format::number(share), format::number(entitlement));
-                Some(((share - entitlement) / entitlement.max(1e-9)).abs())
-            }
-            _ => None,
-        });
-    }
-    // Half a percent is no difference; nor is it where nobody wants more.
-    let least = scores.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    if scores.iter().flatten().any(|&score| score > least + 0.005) {
-        for (cell, score) in row.cells.iter_mut().zip(scores) {
-            cell.best = score.is_some_and(|score| score <= least + 0.0005);
+        if let (Some(share), Some(entitlement)) = (share, entitlement) {
+            cell.text = format!("{}/{} %", format::number(share), format::number(entitlement));
         }
     }
     row
@@ -378,7 +363,7 @@ fn meanwhile_row(comparison: &Comparison, group: &Group) -> Row {
         };
         Cell { text, ..Cell::default() }
     });
-    Row { label: "  ran meanwhile".to_owned(), cells: cells.collect() }
+    Row { label: "  ran meanwhile".to_owned(), terse: true, cells: cells.collect() }
 }
 
 /// What the workloads say of themselves, where there was something to measure.
@@ -405,6 +390,20 @@ pub fn task_figures(comparison: &Comparison, group: &Group) -> Vec<Figure> {
     figures
 }
 
+/// Of a distribution the 99th percentile says most; mean, median and worst are left out.
+fn terse(figures: &[Figure]) -> Vec<bool> {
+    let stem = |label: &str| label.rsplit_once(' ').map(|(stem, _)| stem.to_owned());
+    let has_p99 = |label: &str| {
+        let p99 = stem(label).map(|stem| stem + " p99");
+        figures.iter().any(|figure| Some(&figure.label) == p99.as_ref())
+    };
+    let rest = [" mean", " p50", " worst"];
+    let terse = |figure: &Figure| {
+        !(rest.iter().any(|end| figure.label.ends_with(end)) && has_p99(&figure.label))
+    };
+    figures.iter().map(terse).collect()
+}
+
 fn host_section(comparison: &Comparison) -> Section {
     let of = |label, unit, goal, value: &dyn Fn(&Run) -> f64| {
         figure(comparison, label, unit, goal, |run, out| out.push(value(run))).row()
@@ -427,8 +426,11 @@ fn host_section(comparison: &Comparison) -> Section {
     }
 }
 
-/// Who serves these domains best and worst, by their own figure that differs most, and what the
-/// longest wait under the worst was about.
+/// Less than this between best and worst is no difference.
+const ALIKE: f64 = 1.05;
+
+/// Who serves these domains best and worst, by their own figure that differs most, or, if none does,
+/// by how long they wait; and why.
 fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<String> {
     let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
         out.extend(group.members(run).map(|domain| domain.time.waits.p99_ns as f64));
@@ -437,12 +439,13 @@ fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<S
         .iter()
         .filter_map(|figure| Some((figure, figure.extremes()?)))
         .reduce(|most, next| if next.1.ratio > most.1.ratio { next } else { most })
+        .filter(|(_, extremes)| extremes.ratio >= ALIKE)
         .or_else(|| p99.extremes().map(|extremes| (&p99, extremes)))?;
     let Extremes { best, worst, ratio } = extremes;
     let medians = figure.medians();
     let text = |policy: usize| medians[policy].map_or(String::new(), |value| figure.text(value));
     let title = &group.title;
-    if ratio < 1.05 {
+    if ratio < ALIKE {
         return Some(format!(
             "{title}: all serve it alike ({} {})",
             figure.label,
@@ -450,7 +453,7 @@ fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<S
         ));
     }
     let label = |policy: usize| &comparison.policies[policy].label;
-    let mut verdict = format!(
+    let verdict = format!(
         "{title}: {} serves it best ({} {}), {} worst ({})",
         label(best),
         figure.label,
@@ -458,33 +461,58 @@ fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<S
         label(worst),
         text(worst)
     );
-    if let Some((domain, wait)) = group.worst_wait(comparison.runs_of(label(worst))) {
-        if wait.length_ns > 0 {
-            verdict += &format!(
-                ": {}/{} once waited {}",
-                domain.name,
-                wait.vcpu,
-                format::time(wait.length_ns as f64)
-            );
-            verdict += &match wait.ran.first() {
-                Some(ran) => format!(
-                    ", while {}/{} ran {} of it",
-                    ran.domain,
-                    ran.vcpu,
-                    format::time(ran.ran_ns as f64)
-                ),
-                None => ", while nobody ran".to_owned(),
-            };
-        }
-        if domain.time.parked_ns > domain.time.waited_ns / 2 {
-            verdict += &format!(
-                "; of {} that it waited, its cap or reservation kept it off for {}",
-                format::time(domain.time.waited_ns as f64),
-                format::time(domain.time.parked_ns as f64)
-            );
-        }
+    let reason = match figure.goal {
+        Goal::More => lack_of_time(comparison, group, best, worst),
+        _ => longest_wait(comparison, group, worst),
+    };
+    Some(reason.map_or(verdict.clone(), |reason| format!("{verdict}: {reason}")))
+}
+
+/// Why there was less of something.
+fn lack_of_time(
+    comparison: &Comparison,
+    group: &Group,
+    best: usize,
+    worst: usize,
+) -> Option<String> {
+    let shares = share_and_entitlement(comparison, group).0.medians();
+    let waited = figure(comparison, "", "", Goal::Less, |run, out| {
+        let elapsed = run.elapsed_ns.max(1) as f64;
+        out.extend(group.members(run).map(|d| 100.0 * d.time.waited_ns as f64 / elapsed));
+    });
+    let waited = waited.medians();
+    let percent = |value: Option<f64>| Some(format::with_unit(value?, "percent"));
+    Some(format!(
+        "the latter gave it {} of a pCPU instead of {} (it waited {} instead of {})",
+        percent(shares[worst])?,
+        percent(shares[best])?,
+        percent(waited[worst])?,
+        percent(waited[best])?
+    ))
+}
+
+/// Why something took long.
+fn longest_wait(comparison: &Comparison, group: &Group, worst: usize) -> Option<String> {
+    let (domain, wait) = group.worst_wait(comparison.runs_of(&comparison.policies[worst].label))?;
+    if wait.length_ns == 0 {
+        return None;
     }
-    Some(verdict)
+    let time = |ns: u64| format::time(ns as f64);
+    let mut reason = format!("{}/{} once waited {}", domain.name, wait.vcpu, time(wait.length_ns));
+    reason += &match wait.ran.first() {
+        Some(ran) => {
+            format!(", while {}/{} ran {} of it", ran.domain, ran.vcpu, time(ran.ran_ns))
+        }
+        None => ", while nobody ran".to_owned(),
+    };
+    if domain.time.parked_ns > domain.time.waited_ns / 2 {
+        reason += &format!(
+            "; of {} that it waited, its cap or reservation kept it off for {}",
+            time(domain.time.waited_ns),
+            time(domain.time.parked_ns)
+        );
+    }
+    Some(reason)
 }
 
 fn spread_or_one(least: &str, greatest: &str) -> String {

@@ -69,7 +69,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
             .iter()
             .map(|label| Cell::new(label.replacen('@', "\n@", 1)).add_attribute(Attribute::Bold));
         let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], column, style));
-        let rule = "─".repeat(LABEL_WIDTH + column * policies.len() - 1);
+        let rule = "─".repeat(LABEL_WIDTH + column * policies.len());
         let _ = writeln!(out, "{}", paint(&rule, "2"));
         let host = summary.sections.len() - 1;
         let shown = host.min(MOST_SECTIONS);
@@ -90,7 +90,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
 }
 
 fn section_table(section: &Section, columns: Range<usize>, width: usize, style: Style) -> String {
-    let rows = section.rows.iter().map(|row| {
+    let rows = section.rows.iter().filter(|row| row.terse).map(|row| {
         let cells = row.cells[columns.clone()].iter().map(|cell| {
             let mark = if cell.best { "*" } else { "" };
             let spread = cell.spread.as_ref().map_or(String::new(), |spread| format!("\n{spread}"));
@@ -121,11 +121,11 @@ fn aligned(
         table.add_row(std::iter::once(Cell::new(label)).chain(cells));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
-        let (width, alignment) = match index {
-            0 => (LABEL_WIDTH, CellAlignment::Left),
-            _ => (width, CellAlignment::Right),
+        let (width, padding, alignment) = match index {
+            0 => (LABEL_WIDTH, (0, 1), CellAlignment::Left),
+            _ => (width, (1, 0), CellAlignment::Right),
         };
-        column.set_padding((0, 1)).set_cell_alignment(alignment);
+        column.set_padding(padding).set_cell_alignment(alignment);
         column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width as u16)));
     }
     table.trim_fmt()

@@ -199,12 +199,31 @@ fn the_table_shows_policies_side_by_side_within_its_width() {
 }
 
 #[test]
-fn the_verdict_names_who_ran_during_the_worst_wait() {
+fn the_table_leaves_out_what_says_little() {
+    let text = table(&common::results(), Style { width: 100, color: false });
+    assert!(text.contains("response time p99") && !text.contains("response time mean"));
+    assert!(!text.contains("packets"), "nothing was measured under any policy");
+}
+
+#[test]
+fn verdicts_say_who_serves_best_and_why() {
     let text = table(&common::results(), Style { width: 1000, color: false });
-    let verdict = text.lines().find(|line| line.starts_with("- web:")).unwrap();
-    assert!(verdict.contains("credit2@xen-4.20 serves it best (response time p99 1.60 ms)"));
-    assert!(verdict.contains("credit@xen-4.5 worst (40.0 ms)"), "{verdict}");
-    assert!(verdict.contains("while busy-1/0 ran"), "{verdict}");
+    let verdict = |of: &str| {
+        let start = format!("- {of}: ");
+        text.lines().find_map(|line| line.strip_prefix(&start)).unwrap().to_owned()
+    };
+    let web = verdict("web");
+    assert!(
+        web.starts_with("credit2@xen-4.20 serves it best (response time p99 1.60 ms)"),
+        "{web}"
+    );
+    assert!(web.contains("credit@xen-4.5 worst (40.0 ms): web/"), "{web}");
+    assert!(web.contains(" once waited 65.6 ms, while busy-1/0 ran 32.8 ms of it"), "{web}");
+    let busy = verdict("busy-1 .. busy-3 (3 domains)");
+    assert!(busy.starts_with("credit2@xen-4.20 serves it best (work done 49.8 %)"), "{busy}");
+    assert!(busy.contains("worst (45.0 %): the latter gave it 47.8 % of a pCPU instead"), "{busy}");
+    // Its workload has nothing to say: what counts is how long it waits.
+    assert!(verdict("Domain-0").contains("(wait p99 983 µs)"));
 }
 
 #[test]

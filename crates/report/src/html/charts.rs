@@ -2,7 +2,7 @@
 //! What the charts of the report show, as `report.js` reads it.
 
 use serde::Serialize;
-use steelyard_simulator::measure::{Run, Segment, Trace};
+use steelyard_simulator::measure::{DomainMeasure, Run, Segment, Trace, VcpuMeasure, WorstWait};
 
 use super::MOST_GROUPS;
 use crate::results::{Comparison, Results, RunTrace};
@@ -119,7 +119,10 @@ fn charted_group(comparison: &Comparison, group: &Group, names: &[String]) -> Ch
             .collect(),
         histograms: policies().map(|label| histogram(comparison.runs_of(label), group)).collect(),
         worst: policies()
-            .map(|label| charted_wait(comparison.runs_of(label), group, names))
+            .map(|label| {
+                let (domain, wait) = group.worst_wait(comparison.runs_of(label))?;
+                Some(charted_wait(&domain.name, wait, names))
+            })
             .collect(),
     }
 }
@@ -146,32 +149,44 @@ fn histogram<'a>(runs: impl Iterator<Item = &'a Run>, group: &Group) -> Vec<(f64
         .collect()
 }
 
-fn charted_wait<'a>(
-    runs: impl Iterator<Item = &'a Run>,
-    group: &'a Group,
-    names: &[String],
-) -> Option<ChartedWait> {
-    let (domain, wait) = group.worst_wait(runs)?;
+fn charted_wait(domain: &str, wait: &WorstWait, names: &[String]) -> ChartedWait {
     let index = |name: &String| names.iter().position(|other| other == name).unwrap_or_default();
     let named = wait.ran.iter().take(MOST_NAMES);
-    Some(ChartedWait {
-        name: format!("{}/{}", domain.name, wait.vcpu),
+    ChartedWait {
+        name: format!("{domain}/{}", wait.vcpu),
         start_ns: wait.start_ns,
         length_ns: wait.length_ns,
         ran: named
             .map(|ran| (format!("{}/{}", ran.domain, ran.vcpu), index(&ran.domain), ran.ran_ns))
             .collect(),
         others_ns: wait.ran.iter().skip(MOST_NAMES).map(|ran| ran.ran_ns).sum(),
-    })
+    }
+}
+
+/// The longest wait that a window shows; waits for a cap or reservation only if there is no other.
+fn worst_within<'a>(
+    run: &'a Run,
+    start_ns: u64,
+    end_ns: u64,
+) -> Option<(&'a DomainMeasure, &'a WorstWait)> {
+    let waits = run.domains.iter().flat_map(|domain| {
+        let of = move |vcpu: &'a VcpuMeasure| {
+            Some((domain, vcpu.time.parked_ns == 0, vcpu.time.waits.worst.as_ref()?))
+        };
+        domain.vcpus.iter().filter_map(of)
+    });
+    waits
+        .filter(|(_, _, wait)| wait.start_ns < end_ns && wait.start_ns + wait.length_ns > start_ns)
+        .max_by_key(|(_, unparked, wait)| (*unparked, wait.length_ns))
+        .map(|(domain, _, wait)| (domain, wait))
 }
 
 fn timeline(comparison: &Comparison, trace: &RunTrace, names: &[String]) -> Option<Timeline> {
     let policy = comparison.policies.iter().position(|policy| policy.label == trace.policy)?;
     let run = comparison.runs_of(&trace.policy).find(|run| run.seed == trace.seed)?;
     let Trace { start_ns, end_ns, .. } = trace.trace;
-    let everyone = Group::everyone(run)?;
-    let worst = charted_wait(std::iter::once(run), &everyone, names)
-        .filter(|wait| wait.start_ns < end_ns && wait.start_ns + wait.length_ns > start_ns);
+    let worst = worst_within(run, start_ns, end_ns)
+        .map(|(domain, wait)| charted_wait(&domain.name, wait, names));
     let mut runs: Vec<&Segment> =
         trace.trace.segments.iter().filter(|segment| segment.pcpu.is_some()).collect();
     let whole = runs.len() <= MOST_SEGMENTS;

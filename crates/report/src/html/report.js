@@ -170,7 +170,7 @@
       more[`xaxis${suffix}`] = {
         ...axis,
         rangemode: "tozero",
-        tickformat: "~s",
+        tickformat: scale ? "~s" : "~g",
         ticksuffix: scale ? "s" : "",
         nticks: 5,
       };
@@ -196,7 +196,7 @@
         },
         xaxis: `x${suffix}`,
         yaxis: `y${suffix}`,
-        hovertemplate: `%{y}<br>%{x:.4~s}${scale ? "s" : ` ${escape(unit)}`}<extra></extra>`,
+        hovertemplate: `%{y}<br>%{x:.4~${scale ? "s" : "g"}}${scale ? "s" : ` ${escape(unit)}`}<extra></extra>`,
       };
     });
     draw(element, traces, more);

@@ -99,13 +99,18 @@ fn run(policy: &str, seed: u64, index: u64) -> Run {
                 name: "web".to_owned(),
                 values: vec![
                     value("requests", "1/s", Some(true), Some(1200.0 - 10.0 * slowness)),
+                    value("response time mean", "ms", Some(false), Some(4.0 * slowness)),
                     value("response time p99", "ms", Some(false), Some(8.0 * slowness)),
                     value("threads", "1", None, Some(8.0)),
                 ],
             }],
+            "Domain-0" => vec![TaskMeasure {
+                name: "backend".to_owned(),
+                values: vec![value("packets", "1/s", Some(true), None)],
+            }],
             _ => vec![TaskMeasure {
                 name: "busy".to_owned(),
-                values: vec![value("progress", "s", Some(true), None)],
+                values: vec![value("work done", "% of a pCPU", Some(true), Some(50.0 - slowness))],
             }],
         };
         DomainMeasure {

@@ -42,6 +42,11 @@ addEventListener("load", async () => {
     element.value = value;
     element.dispatchEvent(new Event("change"));
   };
+  for (const section of document.querySelectorAll("section")) {
+    section.scrollIntoView();
+    await settle();
+  }
+  scrollTo(0, 0);
   await settle();
   const seen = { charts: charts(), complaints };
   const first = document.querySelector(".timeline");

@@ -563,15 +563,32 @@
     };
   }
 
+  // Inputs are drawn when they come near the window, so that the first is there soon.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const theme = document.getElementById("theme");
-  const redraw = [...document.querySelectorAll("section.input")].map(set_up);
-  const apply = () => {
+  const sections = new Map();
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (isIntersecting) show(target);
+      }
+    },
+    { rootMargin: "800px" },
+  );
+  const show = (section) => {
+    near.unobserve(section);
+    if (!sections.has(section)) sections.set(section, set_up(section));
+    sections.get(section)();
+  };
+  const colour_all = () => {
     const wanted = theme.value === "auto" ? (dark.matches ? "dark" : "light") : theme.value;
     document.documentElement.dataset.theme = wanted;
-    for (const each of redraw) each();
+    for (const redraw of sections.values()) redraw();
   };
-  theme.addEventListener("change", apply);
-  dark.addEventListener("change", apply);
-  apply();
+  theme.addEventListener("change", colour_all);
+  dark.addEventListener("change", colour_all);
+  colour_all();
+  const all = [...document.querySelectorAll("section.input")];
+  for (const section of all) near.observe(section);
+  addEventListener("beforeprint", () => all.filter((s) => !sections.has(s)).forEach(show));
 })();

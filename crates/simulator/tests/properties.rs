@@ -11,6 +11,7 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError};
+use steelyard_policy::Policy;
 use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup, Task};
 use steelyard_simulator::measure::{Run, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
@@ -316,6 +317,123 @@ proptest! {
             check_sums(&setup, &run)?;
             check_places(&setup, &run, &trace)?;
             check_events(&setup, &run)?;
+        }
+    }
+}
+
+// ---- No pCPU idle while somebody waits ----
+
+/// For how long at most a vCPU waited that could have used a pCPU which was idle meanwhile: the
+/// time, and who and where.
+fn longest_unused(setup: &Setup, policy: &Policy, trace: &Trace) -> (u64, String) {
+    let mut longest = (0, String::new());
+    let per_socket = setup.host.cores_per_socket * setup.host.threads_per_core;
+    let idle: Vec<Times> = (0..setup.host.pcpus()).map(|pcpu| idle_times(trace, pcpu)).collect();
+    for (index, domain) in setup.domains.iter().enumerate() {
+        for vcpu in 0..domain.vcpus {
+            let mut mine: Vec<_> = trace.segments.iter().collect();
+            mine.retain(|segment| segment.domain as usize == index && segment.vcpu == vcpu);
+            mine.sort_by_key(|segment| (segment.start_ns, segment.end_ns));
+            for (place, segment) in mine.iter().enumerate().filter(|(_, s)| s.pcpu.is_none()) {
+                let before = mine[..place].iter().rev().find_map(|segment| segment.pcpu);
+                let after = mine[place..].iter().find_map(|segment| segment.pcpu);
+                for pcpu in (0..setup.host.pcpus()).filter(|&pcpu| allows(domain, vcpu, pcpu)) {
+                    let (before, after) = (before.or(after), after.or(before));
+                    let counts = match policy.discipline().name {
+                        // A vCPU stays where it was put.
+                        "sedf" => after == Some(pcpu),
+                        // One queue per socket; it may have moved in between.
+                        "credit2" => [before, after].iter().all(|ran| {
+                            ran.is_some_and(|ran| ran / per_socket == pcpu / per_socket)
+                        }),
+                        _ => true,
+                    };
+                    let waited = vec![(segment.start_ns, segment.end_ns)];
+                    let common = longest_common(&waited, &idle[pcpu as usize]);
+                    if counts && common.1 - common.0 > longest.0 {
+                        let text = format!(
+                            "{policy}: vCPU {vcpu} of {} waited from {} to {} while pCPU {pcpu} was idle",
+                            domain.name, common.0, common.1
+                        );
+                        longest = (common.1 - common.0, text);
+                    }
+                }
+            }
+        }
+    }
+    longest
+}
+
+/// How long the discipline lets that be.
+fn longest_allowed_ns(setup: &Setup, policy: &Policy) -> u64 {
+    let pcpus = u64::from(setup.host.pcpus());
+    let vcpus: u64 = setup.domains.iter().map(|domain| u64::from(domain.vcpus)).sum();
+    let pinned = setup.domains.iter().any(|domain| !domain.pin.is_empty());
+    let spins = setup
+        .domains
+        .iter()
+        .flat_map(|domain| &domain.task)
+        .any(|task| matches!(task.workload, Workload::Spinlock(_)));
+    // Nobody runs for longer while others wait in its queue.
+    let slice_ns = |own_ns: u64| {
+        let asked = setup.domains.iter().filter_map(|domain| domain.slice);
+        asked.map(|slice| slice.0).max().unwrap_or(0).max(own_ns)
+    };
+    match policy.discipline().name {
+        // Who waits for its pCPU gets it as soon as that has nothing better.
+        "sedf" => 0,
+        // Whoever becomes idle steals anybody, and a wake looks for somebody idle. Two are missed
+        // until those before them in the queue have had their slices: who yielded, in the vintage
+        // that does not steal those; and who was preempted while the pCPU that the wake told to look
+        // was one that it may not use.
+        "credit" => match parameter(policy, "steal_yielded") {
+            _ if pinned => slice_ns(parameter(policy, "slice_ns")) * vcpus,
+            0 if spins => slice_ns(parameter(policy, "slice_ns")) * vcpus,
+            _ => 0,
+        },
+        // One queue: whoever is idle takes from it. Of two that wake at once the one for which a
+        // pCPU was interrupted may lose that to the other; if it may not use the pCPU that was meant
+        // for the other, it waits for the end of a slice.
+        "credit2" if pinned => slice_ns(parameter(policy, "run_max_ns")) * vcpus,
+        "credit2" => 0,
+        // Whom a newly idle pCPU leaves alone, being cache-hot or because idle times are short, is
+        // pushed by the balance of a busy one at a tick, once per interval, to the same socket or,
+        // every eighth time, to any. It may be hot once more. Balance looks at one idle queue: with
+        // pins that may be one of no use, until others have been served.
+        _ => {
+            let tick_ns = parameter(policy, "tick_ns");
+            let interval_ns = (parameter(policy, "balance_interval_ns") * pcpus)
+                .min(parameter(policy, "balance_interval_max_ns"))
+                .next_multiple_of(tick_ns);
+            let balances = if setup.host.sockets > 1 { 8 } else { 1 };
+            (2 * balances * interval_ns + tick_ns) * if pinned { vcpus } else { 1 }
+        }
+    }
+}
+
+/// Nobody is ever parked: no caps, and reservations may use spare time.
+fn work_conserving(setup: &mut Setup) {
+    for domain in &mut setup.domains {
+        domain.cap_percent = 0;
+        if let Some(reservation) = &mut domain.sedf {
+            reservation.extra_time = true;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(700))]
+
+    #[test]
+    fn idle_pcpus_find_work(mut setup in setups(), seed in 0..1000u64, pinned in any::<bool>()) {
+        work_conserving(&mut setup);
+        if !pinned {
+            setup.domains.iter_mut().for_each(|domain| domain.pin.clear());
+        }
+        for policy in policies() {
+            let (_, trace) = run_traced(&setup, &policy, seed, LENGTH.0);
+            let (unused_ns, text) = longest_unused(&setup, &policy, &trace);
+            prop_assert!(unused_ns <= longest_allowed_ns(&setup, &policy), "{}", text);
         }
     }
 }

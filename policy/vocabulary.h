@@ -36,7 +36,7 @@
 
 #define SY_US 1000ULL
 #define SY_MS 1000000ULL
-#define SY_S  1000000000ULL
+#define SY_S 1000000000ULL
 
 #define SY_WEIGHT_MIN 1u
 #define SY_WEIGHT_MAX 65535u

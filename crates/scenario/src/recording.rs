@@ -14,7 +14,7 @@ use steelyard_simulator::measure::{
     DomainMeasure, Events, PcpuMeasure, Ran, Run, TimeMeasure, VcpuMeasure,
 };
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
-use steelyard_simulator::{WaitRecorder, entitle};
+use steelyard_simulator::{Usable, WaitRecorder, entitle};
 
 /// Threads of a process that are replayed at most: the vCPUs that a domain can have.
 const MAX_THREADS: usize = 1024;
@@ -93,16 +93,16 @@ impl Recording {
                 names.entry(thread.tid).or_insert_with(name);
             }
         }
-        let (mut domains, mut usable_percent) = (vec![], vec![]);
+        let (mut domains, mut usable) = (vec![], vec![]);
         for domain in &setup.domains {
             let Some(process) = replayed(domain) else { continue };
             domains.push(self.measure_domain(domain, process, &names));
-            usable_percent.push(100.0 * f64::from(domain.vcpus.min(self.pcpus.len() as u32)));
+            usable.push(Usable { percent: 100.0 * f64::from(domain.vcpus), pcpus: None });
         }
         if domains.is_empty() {
             return None;
         }
-        let fairness = entitle(&mut domains, &usable_percent, self.pcpus.len() as u32);
+        let fairness = entitle(&mut domains, &usable, self.pcpus.len() as u32);
         Some(Run {
             policy: "recorded".to_owned(),
             seed: 0,

@@ -2,34 +2,77 @@
 //! What each domain is entitled to, and how near its share came to that.
 
 use crate::measure::DomainMeasure;
+use crate::units::CpuSet;
+
+/// What a domain can use at most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usable {
+    /// By its vCPUs and its cap, in percent of one pCPU.
+    pub percent: f64,
+    /// The pCPUs that it may use; none: all.
+    pub pcpus: Option<CpuSet>,
+}
+
+/// With more different sets of pCPUs than this, only single sets, their pairs and all of them
+/// together are looked at as bottlenecks.
+const SETS: usize = 10;
+
+struct Claim {
+    domain: usize,
+    weight: f64,
+    /// What it asked for, in percent of one pCPU.
+    wanted: f64,
+    pcpus: Vec<bool>,
+}
 
 /// Fills in every domain's entitlement by weighted max-min fairness over what it asked for (gotten
-/// plus waited), never more than it can use (`usable_percent`, per domain), on so many pCPUs; gives
-/// Jain's index of share over entitlement.
-pub fn entitle(domains: &mut [DomainMeasure], usable_percent: &[f64], pcpus: u32) -> f64 {
-    let wanted: Vec<f64> = domains
+/// plus waited), never more than it can use; gives Jain's index of share over entitlement.
+///
+/// Where domains are pinned, the sets of pCPUs that are most in demand are divided first: those
+/// whose domains could each have least per weight.
+pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> f64 {
+    let mut claims: Vec<Claim> = domains
         .iter()
-        .zip(usable_percent)
-        .map(|(domain, &usable)| {
+        .zip(usable)
+        .enumerate()
+        .map(|(index, (domain, usable))| {
             let time = &domain.time;
             let all_ns = (time.gotten_ns + time.waited_ns + time.blocked_ns).max(1) as f64;
             let elapsed_ns = all_ns / domain.vcpus.len().max(1) as f64;
-            (100.0 * (time.gotten_ns + time.waited_ns) as f64 / elapsed_ns).min(usable)
+            let asked = 100.0 * (time.gotten_ns + time.waited_ns) as f64 / elapsed_ns;
+            let mut set = vec![usable.pcpus.is_none(); pcpus as usize];
+            for pcpu in usable.pcpus.iter().flat_map(CpuSet::iter).filter(|&pcpu| pcpu < pcpus) {
+                set[pcpu as usize] = true;
+            }
+            let reachable = 100.0 * size(&set);
+            Claim {
+                domain: index,
+                weight: f64::from(domain.weight.max(1)),
+                wanted: asked.min(usable.percent).min(reachable),
+                pcpus: set,
+            }
         })
         .collect();
-    // Water filling: who wants least per weight is served first; the rest divide what is left.
-    let mut order: Vec<usize> = (0..domains.len()).collect();
-    let weight = |domain: &DomainMeasure| f64::from(domain.weight.max(1));
-    let level = |&index: &usize| wanted[index] / weight(&domains[index]);
-    order.sort_by(|a, b| level(a).total_cmp(&level(b)));
-    let mut left = 100.0 * f64::from(pcpus);
-    let mut weight_left: f64 = domains.iter().map(weight).sum();
-    for index in order {
-        let domain = &mut domains[index];
-        let fair = left * weight(domain) / weight_left;
-        domain.entitlement_percent = wanted[index].min(fair);
-        left -= domain.entitlement_percent;
-        weight_left -= weight(domain);
+    while !claims.is_empty() {
+        let bottleneck = unions(&claims)
+            .into_iter()
+            .map(|union| {
+                let inside = claims.iter().filter(|claim| within(&claim.pcpus, &union));
+                (level(inside.collect(), 100.0 * size(&union)), union)
+            })
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((level, union)) = bottleneck else { break };
+        claims.retain_mut(|claim| {
+            let divided = within(&claim.pcpus, &union);
+            if divided {
+                domains[claim.domain].entitlement_percent = claim.wanted.min(level * claim.weight);
+            }
+            // What the others may use is left without these pCPUs.
+            for (mine, &taken) in claim.pcpus.iter_mut().zip(&union) {
+                *mine &= !taken;
+            }
+            !divided
+        });
     }
     jain(
         domains
@@ -37,6 +80,65 @@ pub fn entitle(domains: &mut [DomainMeasure], usable_percent: &[f64], pcpus: u32
             .filter(|domain| domain.entitlement_percent > 0.0)
             .map(|domain| domain.share_percent / domain.entitlement_percent),
     )
+}
+
+fn size(set: &[bool]) -> f64 {
+    set.iter().filter(|&&member| member).count() as f64
+}
+
+fn within(inner: &[bool], outer: &[bool]) -> bool {
+    inner.iter().zip(outer).all(|(&inner, &outer)| !inner || outer)
+}
+
+/// The unions of the claims' sets that may be bottlenecks.
+fn unions(claims: &[Claim]) -> Vec<Vec<bool>> {
+    let mut sets: Vec<Vec<bool>> = vec![];
+    for claim in claims {
+        if !sets.contains(&claim.pcpus) {
+            sets.push(claim.pcpus.clone());
+        }
+    }
+    let union = |members: &mut dyn Iterator<Item = &Vec<bool>>| {
+        let mut union = vec![false; claims[0].pcpus.len()];
+        for set in members {
+            for (all, &member) in union.iter_mut().zip(set) {
+                *all |= member;
+            }
+        }
+        union
+    };
+    if sets.len() <= SETS {
+        (1u32..1 << sets.len())
+            .map(|chosen| {
+                let chosen = |index: usize| chosen >> index & 1 != 0;
+                union(&mut (0..sets.len()).filter(|&index| chosen(index)).map(|index| &sets[index]))
+            })
+            .collect()
+    } else {
+        let pairs = sets
+            .iter()
+            .enumerate()
+            .flat_map(|(index, a)| sets[index..].iter().take(SETS).map(move |b| [a, b]));
+        let mut unions: Vec<_> = pairs.map(|pair| union(&mut pair.into_iter())).collect();
+        unions.push(union(&mut sets.iter()));
+        unions
+    }
+}
+
+/// What each gets per weight if so much is divided among these; infinite if it is enough for all.
+/// Who wants least per weight is served first, the rest divide what is left.
+fn level(mut claims: Vec<&Claim>, mut left: f64) -> f64 {
+    claims.sort_by(|a, b| (a.wanted / a.weight).total_cmp(&(b.wanted / b.weight)));
+    let mut weight_left: f64 = claims.iter().map(|claim| claim.weight).sum();
+    for claim in claims {
+        let level = left / weight_left;
+        if claim.wanted > level * claim.weight {
+            return level;
+        }
+        left -= claim.wanted;
+        weight_left -= claim.weight;
+    }
+    f64::INFINITY
 }
 
 /// Jain's index: 1 if all are equal, 1/n if one has everything; 1 for nobody.
@@ -72,15 +174,23 @@ mod tests {
         }
     }
 
+    fn usable(percent: f64, pin: Option<&str>) -> Usable {
+        Usable { percent, pcpus: pin.map(|pin| pin.parse().unwrap()) }
+    }
+
+    fn entitlements(domains: &[DomainMeasure]) -> Vec<f64> {
+        domains.iter().map(|domain| domain.entitlement_percent.round()).collect()
+    }
+
     #[test]
     fn who_asks_little_gets_it_and_the_rest_follow_weights() {
         // Two pCPUs. The first asks for 20 % and gets that; 180 % are left for weights 1 and 2:
         // 60 and 120. The second asks for more than 60, the third (2 vCPUs) for more than 120.
         let mut domains =
             [domain(1, 1, 100, 100), domain(1, 1, 600, 400), domain(2, 2, 1_200, 800)];
-        let fairness = entitle(&mut domains, &[100.0, 100.0, 200.0], 2);
-        let entitlements = domains.each_ref().map(|domain| domain.entitlement_percent.round());
-        assert_eq!(entitlements, [20.0, 60.0, 120.0]);
+        let limits = [usable(100.0, None), usable(100.0, None), usable(200.0, None)];
+        let fairness = entitle(&mut domains, &limits, 2);
+        assert_eq!(entitlements(&domains), [20.0, 60.0, 120.0]);
         // Shares over entitlements are 0.5, 1, 1: (2.5)^2 / (3 x 2.25).
         assert!((fairness - 6.25 / 6.75).abs() < 1e-9);
     }
@@ -88,10 +198,25 @@ mod tests {
     #[test]
     fn limits_hold() {
         let mut domains = [domain(1, 1, 250, 750), domain(1, 1, 750, 250)];
-        entitle(&mut domains, &[25.0, 100.0], 1);
+        entitle(&mut domains, &[usable(25.0, None), usable(100.0, None)], 1);
         assert_eq!(domains[0].entitlement_percent, 25.0);
         assert_eq!(domains[1].entitlement_percent, 75.0);
         assert_eq!(jain([1.0, 0.0].into_iter()), 0.5);
         assert_eq!(jain(std::iter::empty()), 1.0);
+    }
+
+    #[test]
+    fn who_is_pinned_together_divides_those_pcpus_only() {
+        // Weights 2 and 1 on pCPU 0 divide it 67:33; the third has pCPU 1 for itself, though by
+        // weight over both pCPUs it would be due no more than 50 %.
+        let mut domains = [domain(2, 1, 600, 400), domain(1, 1, 400, 600), domain(1, 1, 1_000, 0)];
+        let limits = [usable(100.0, Some("0")), usable(100.0, Some("0")), usable(100.0, None)];
+        entitle(&mut domains, &limits, 2);
+        assert_eq!(entitlements(&domains), [67.0, 33.0, 100.0]);
+        // Many different pins: each has its own pCPU.
+        let mut domains: Vec<_> = (0..20).map(|_| domain(1, 1, 500, 500)).collect();
+        let limits: Vec<_> = (0..20).map(|pcpu| usable(100.0, Some(&pcpu.to_string()))).collect();
+        entitle(&mut domains, &limits, 20);
+        assert!(domains.iter().all(|domain| domain.entitlement_percent == 100.0));
     }
 }

@@ -14,6 +14,6 @@ mod validate;
 mod waits;
 pub mod workload;
 
-pub use fairness::{entitle, jain};
+pub use fairness::{Usable, entitle, jain};
 pub use simulation::Simulation;
 pub use waits::WaitRecorder;

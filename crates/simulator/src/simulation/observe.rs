@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
+use crate::fairness::Usable;
 use crate::measure::{
     DomainMeasure, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TimeMeasure, Trace, VcpuMeasure,
 };
@@ -179,7 +180,7 @@ impl Simulation {
         });
         let pcpus = pcpus.collect();
         let mut domains: Vec<_> = (0..self.domains.len()).map(|d| self.measure_domain(d)).collect();
-        let limits: Vec<_> = (0..self.domains.len()).map(|d| self.usable_percent(d)).collect();
+        let limits: Vec<_> = (0..self.domains.len()).map(|d| self.usable(d)).collect();
         let fairness = crate::fairness::entitle(&mut domains, &limits, self.topology.pcpus);
         Run {
             policy: self.label.clone(),
@@ -228,22 +229,20 @@ impl Simulation {
         }
     }
 
-    /// What the domain could use at most, in percent of one pCPU: its vCPUs, the pCPUs that they
-    /// may use, its cap.
-    fn usable_percent(&self, domain: usize) -> f64 {
+    fn usable(&self, domain: usize) -> Usable {
         let domain = &self.domains[domain];
-        let vcpus = domain.vcpus.len();
-        let reachable = (0..self.topology.pcpus).filter(|&pcpu| {
-            domain
-                .vcpus
-                .clone()
-                .any(|vcpu| self.allowed[self.vcpus[vcpu as usize].allowed as usize].contains(pcpu))
+        let vcpus = 100.0 * domain.vcpus.len() as f64;
+        let percent = match domain.cap_percent {
+            0 => vcpus,
+            cap => vcpus.min(f64::from(cap)),
+        };
+        let masks = || domain.vcpus.clone().map(|vcpu| self.vcpus[vcpu as usize].allowed);
+        // Set 0 is the whole host.
+        let pcpus = (!masks().any(|mask| mask == 0)).then(|| {
+            let allowed = |&pcpu: &u32| masks().any(|m| self.allowed[m as usize].contains(pcpu));
+            (0..self.topology.pcpus).filter(allowed).collect()
         });
-        let usable = 100.0 * vcpus.min(reachable.count()) as f64;
-        match domain.cap_percent {
-            0 => usable,
-            cap => usable.min(f64::from(cap)),
-        }
+        Usable { percent, pcpus }
     }
 
     /// The trace so far.

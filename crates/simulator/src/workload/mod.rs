@@ -220,31 +220,37 @@ pub(crate) trait Program: Send {
     fn values(&self, elapsed_ns: u64) -> Vec<TaskValue>;
 }
 
-/// Times that a workload measures, to 0.1 %.
-pub(crate) struct Times(Histogram<u64>);
+/// Times that a workload measures, to 1 %.
+pub(crate) struct Times {
+    histogram: Histogram<u32>,
+    sum_ns: u64,
+    worst_ns: u64,
+}
 
 impl Times {
     pub fn new() -> Self {
-        // Cannot fail: 3 digits are among the 0..=5 that the library knows.
-        Times(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are valid")))
+        Times { histogram: crate::waits::histogram(), sum_ns: 0, worst_ns: 0 }
     }
 
     pub fn record(&mut self, ns: u64) {
-        self.0.saturating_record(ns);
+        self.histogram.saturating_record(ns);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.worst_ns = self.worst_ns.max(ns);
     }
 
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.histogram.len()
     }
 
     /// Mean, p50, p99 and worst in ms.
     pub fn values(&self, name: &str) -> impl Iterator<Item = TaskValue> {
-        let some = !self.0.is_empty();
+        let some = self.count() > 0;
+        let quantile = |quantile| self.histogram.value_at_quantile(quantile).min(self.worst_ns);
         let figures = [
-            ("mean", self.0.mean()),
-            ("p50", self.0.value_at_quantile(0.5) as f64),
-            ("p99", self.0.value_at_quantile(0.99) as f64),
-            ("worst", self.0.max() as f64),
+            ("mean", self.sum_ns as f64 / self.count() as f64),
+            ("p50", quantile(0.5) as f64),
+            ("p99", quantile(0.99) as f64),
+            ("worst", self.worst_ns as f64),
         ];
         let name = name.to_owned();
         figures.into_iter().map(move |(figure, ns)| {

@@ -60,7 +60,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
             seed: job.seed,
             trace: simulation.take_trace(),
         })?;
-        bar.set_message("Writing");
+        terminal::set_unmeasured(&bar, "Writing");
         let written =
             interrupt.while_writing(|asked| Ok(write_all(directory, &results, &traces, asked)?))?;
         bar.finish_and_clear();

@@ -45,10 +45,20 @@ pub fn note(text: &str) {
 
 /// A progress bar on standard error, if that is a terminal.
 pub fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3} %, {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("=> ");
-    let bar = ProgressBar::new(1).with_style(style);
+    let bar = ProgressBar::new(1).with_style(style("{msg} [{bar:32}] {percent:>3} %, {eta} left"));
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
+}
+
+/// The bar says what is done from now on, of which nobody knows how long it takes.
+pub fn set_unmeasured(bar: &ProgressBar, message: &'static str) {
+    bar.set_style(style("{msg} {spinner}"));
+    bar.set_message(message);
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // A wrong template is seen at once.
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command as a person or a script sees it: output, exit codes, files, signals.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each domain is entitled to, and how near its share came to that.
 
-use crate::measure::DomainMeasure;
+use crate::measure::{DomainMeasure, TimeMeasure};
 use crate::units::CpuSet;
 
 /// What a domain can use at most.
@@ -20,13 +20,13 @@ const SETS: usize = 10;
 struct Claim {
     domain: usize,
     weight: f64,
-    /// What it asked for, in percent of one pCPU.
+    /// What it would have used, in percent of one pCPU.
     wanted: f64,
     pcpus: Vec<bool>,
 }
 
-/// Fills in every domain's entitlement by weighted max-min fairness over what it asked for (gotten
-/// plus waited), never more than it can use; gives Jain's index of share over entitlement.
+/// Fills in every domain's entitlement by weighted max-min fairness over what it would use if it
+/// never had to wait, and can use; gives Jain's index of share over entitlement.
 ///
 /// Where domains are pinned, the sets of pCPUs that are most in demand are divided first: those
 /// whose domains could each have least per weight.
@@ -36,10 +36,7 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
         .zip(usable)
         .enumerate()
         .map(|(index, (domain, usable))| {
-            let time = &domain.time;
-            let all_ns = (time.gotten_ns + time.waited_ns + time.blocked_ns).max(1) as f64;
-            let elapsed_ns = all_ns / domain.vcpus.len().max(1) as f64;
-            let asked = 100.0 * (time.gotten_ns + time.waited_ns) as f64 / elapsed_ns;
+            let asked: f64 = domain.vcpus.iter().map(|vcpu| demand_percent(&vcpu.time)).sum();
             let mut set = vec![usable.pcpus.is_none(); pcpus as usize];
             for pcpu in usable.pcpus.iter().flat_map(CpuSet::iter).filter(|&pcpu| pcpu < pcpus) {
                 set[pcpu as usize] = true;
@@ -80,6 +77,15 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
             .filter(|domain| domain.entitlement_percent > 0.0)
             .map(|domain| domain.share_percent / domain.entitlement_percent),
     )
+}
+
+/// What a vCPU would use if it never waited: who waits cannot sleep, so it is the part of the other
+/// time in which it ran. Who only ever waited wants all it can get.
+fn demand_percent(time: &TimeMeasure) -> f64 {
+    if time.gotten_ns == 0 && time.waited_ns > 0 {
+        return 100.0;
+    }
+    100.0 * time.gotten_ns as f64 / (time.gotten_ns + time.blocked_ns).max(1) as f64
 }
 
 fn size(set: &[bool]) -> f64 {
@@ -156,20 +162,21 @@ pub fn jain(values: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{TimeMeasure, VcpuMeasure};
+    use crate::measure::VcpuMeasure;
 
+    /// Each of its vCPUs ran and waited for so long out of 1000 ns.
     fn domain(weight: u32, vcpus: usize, gotten_ns: u64, waited_ns: u64) -> DomainMeasure {
-        let elapsed_ns = 1_000;
-        let blocked_ns = elapsed_ns * vcpus as u64 - gotten_ns - waited_ns;
-        let vcpu = VcpuMeasure { time: TimeMeasure::default() };
+        let blocked_ns = 1_000 - gotten_ns - waited_ns;
+        let time = TimeMeasure { gotten_ns, waited_ns, blocked_ns, ..TimeMeasure::default() };
+        let gotten_ns = gotten_ns * vcpus as u64;
         DomainMeasure {
             name: String::new(),
             weight,
             cap_percent: 0,
             share_percent: gotten_ns as f64 / 10.0,
             entitlement_percent: 0.0,
-            time: TimeMeasure { gotten_ns, waited_ns, blocked_ns, ..TimeMeasure::default() },
-            vcpus: vec![vcpu; vcpus],
+            time: time.clone(),
+            vcpus: vec![VcpuMeasure { time }; vcpus],
             tasks: vec![],
         }
     }
@@ -184,10 +191,10 @@ mod tests {
 
     #[test]
     fn who_asks_little_gets_it_and_the_rest_follow_weights() {
-        // Two pCPUs. The first asks for 20 % and gets that; 180 % are left for weights 1 and 2:
-        // 60 and 120. The second asks for more than 60, the third (2 vCPUs) for more than 120.
-        let mut domains =
-            [domain(1, 1, 100, 100), domain(1, 1, 600, 400), domain(2, 2, 1_200, 800)];
+        // Two pCPUs. The first ran for 100 of the 500 ns in which it did not wait: it would use
+        // 20 %, and is due that; 180 % are left for weights 1 and 2: 60 and 120. The others never
+        // slept and would use more.
+        let mut domains = [domain(1, 1, 100, 500), domain(1, 1, 600, 400), domain(2, 2, 600, 400)];
         let limits = [usable(100.0, None), usable(100.0, None), usable(200.0, None)];
         let fairness = entitle(&mut domains, &limits, 2);
         assert_eq!(entitlements(&domains), [20.0, 60.0, 120.0]);

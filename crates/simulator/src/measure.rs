@@ -68,8 +68,9 @@ pub struct DomainMeasure {
     pub cap_percent: u32,
     /// CPU time in percent of one pCPU: 100 x gotten / elapsed.
     pub share_percent: f64,
-    /// What weighted max-min fairness gives it, in percent of one pCPU: no more than it asked for
-    /// (gotten + waited), than its vCPUs and pCPUs can use, and than its cap.
+    /// What weighted max-min fairness gives it, in percent of one pCPU: no more than it would use if
+    /// it never waited (its run time as a part of the time in which it did not wait), than its vCPUs
+    /// and pCPUs can use, and than its cap.
     pub entitlement_percent: f64,
     /// Sums and waits.
     #[serde(flatten)]

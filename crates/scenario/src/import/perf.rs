@@ -12,11 +12,12 @@
 //! `comm:pid [prio] S ==> comm:pid [prio]`.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 use std::path::Path;
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use crate::diagnostic::{Diagnostic, Place, unreadable};
+use crate::diagnostic::{Diagnostic, Source, unreadable};
 use crate::import::{KNOWN_FORMATS, ZSTD_MAGIC};
 use crate::recording::{Follower, Recording};
 
@@ -78,7 +79,7 @@ impl<R: BufRead> Read for Zstd<R> {
 pub(crate) fn looks_like(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    lines.next().is_some_and(|line| Sample::parse(line).is_ok())
+    lines.next().is_some_and(|line| Sample::parse(line).is_some())
 }
 
 /// Reads a recording from text.
@@ -100,50 +101,44 @@ fn parse(name: &str, mut text: impl BufRead) -> Result<Recording, Diagnostic> {
         let complete = bytes.last() == Some(&b'\n');
         let line = String::from_utf8_lossy(&bytes);
         let line = line.trim_end();
-        let wrong = |problem: Problem| {
-            let start = problem.text.as_ptr() as usize - line.as_ptr() as usize;
-            let place = Place {
-                line: number,
-                column: line.get(..start).unwrap_or("").chars().count() + 1,
-                width: problem.text.trim_end().chars().count().max(1),
-                text: line.to_owned(),
+        let wrong = |bytes: Range<usize>, message: String| {
+            let message = if line.contains('\0') {
+                "this is binary, no text".to_owned()
+            } else if !complete && length < MAX_LINE as usize {
+                format!("{message}: the file ends in the middle of a line, it was cut off")
+            } else {
+                message
             };
-            let cut = !complete && length < MAX_LINE as usize;
-            Diagnostic {
-                file: name.to_owned(),
-                place: Some(place),
-                message: if bytes.contains(&0) {
-                    "this is binary, no text".to_owned()
-                } else if cut {
-                    format!(
-                        "{}: the file ends in the middle of a line, it was cut off",
-                        problem.message
-                    )
-                } else {
-                    problem.message
-                },
-                help: problem.help.map(str::to_owned),
+            let mut diagnostic = Source::new(name, line).error(bytes, message);
+            if let Some(place) = &mut diagnostic.place {
+                place.line = number;
             }
+            diagnostic
         };
         if line.trim_start().is_empty() || line.starts_with('#') {
             continue;
         }
-        let sample = Sample::parse(line).map_err(wrong)?;
+        let sample = Sample::parse(line).ok_or_else(|| {
+            let message = "this is no line of `perf script`".to_owned();
+            wrong(0..line.len(), message).with_help(KNOWN_FORMATS)
+        })?;
         let start_ns = *first_ns.get_or_insert(sample.time_ns);
         if sample.time_ns < last_ns {
-            return Err(wrong(Problem {
-                text: sample.time_text,
-                message: format!(
-                    "time runs backwards: `{}` is {} ns earlier than the line before",
-                    sample.time_text,
-                    last_ns - sample.time_ns
-                ),
-                help: Some("`perf script` sorts by time: was the text put together by hand?"),
-            }));
+            let message = format!(
+                "time runs backwards: `{}` is {} ns earlier than the line before",
+                &line[sample.time.clone()],
+                last_ns - sample.time_ns
+            );
+            return Err(wrong(sample.time, message)
+                .with_help("`perf script` sorts by time: was the text put together by hand?"));
         }
         last_ns = sample.time_ns;
         follower.advance(sample.time_ns - start_ns);
-        let event = Event::parse(sample.event, sample.fields).map_err(wrong)?;
+        let event = Event::parse(sample.event, sample.fields).ok_or_else(|| {
+            let Sample { event, fields, .. } = sample;
+            let message = format!("the fields of this {event} cannot be read: `{fields}`");
+            wrong(line.len() - fields.len()..line.len(), message)
+        })?;
         if let Some(tid) = sample.tid {
             follower.name(tid, sample.comm);
             let ran_ns = match event {
@@ -182,13 +177,6 @@ fn damaged(name: &str, line: usize, error: &io::Error) -> Diagnostic {
     Diagnostic::of_file(name, message)
 }
 
-/// What is wrong with a line, and the piece of it that is meant.
-struct Problem<'a> {
-    text: &'a str,
-    message: String,
-    help: Option<&'static str>,
-}
-
 /// What stands before an event's own fields.
 struct Sample<'a> {
     comm: &'a str,
@@ -197,28 +185,16 @@ struct Sample<'a> {
     tid: Option<u32>,
     cpu: usize,
     time_ns: u64,
-    time_text: &'a str,
+    /// Where the time stands in the line.
+    time: Range<usize>,
     event: &'a str,
     fields: &'a str,
 }
 
 impl<'a> Sample<'a> {
-    fn parse(line: &'a str) -> Result<Self, Problem<'a>> {
+    fn parse(line: &'a str) -> Option<Self> {
         // A name may hold anything, even ` [`: the first place where all that follows fits counts.
-        let found = line.match_indices(" [").find_map(|(at, _)| Self::around(line, at));
-        let sample = found.ok_or_else(|| Problem {
-            text: line,
-            message: "this is no line of `perf script`".to_owned(),
-            help: Some(KNOWN_FORMATS),
-        })?;
-        if sample.cpu > MAX_CPU {
-            return Err(Problem {
-                text: line,
-                message: format!("CPU {}: the largest number is {MAX_CPU}", sample.cpu),
-                help: None,
-            });
-        }
-        Ok(sample)
+        line.match_indices(" [").find_map(|(at, _)| Self::around(line, at))
     }
 
     /// With the bracket around the CPU's number at this byte.
@@ -232,7 +208,9 @@ impl<'a> Sample<'a> {
             None => (None, number(ids)?),
         };
         let (cpu, after) = after.split_once(']')?;
-        let (time_text, after) = after.trim_start().split_once(':')?;
+        let after = after.trim_start();
+        let time_start = line.len() - after.len();
+        let (time_text, after) = after.split_once(':')?;
         let (seconds, fraction) = time_text.split_once('.')?;
         if !matches!(fraction.len(), 6 | 9) || !seconds.bytes().all(|b| b.is_ascii_digit()) {
             return None;
@@ -247,7 +225,7 @@ impl<'a> Sample<'a> {
             Some((event, fields)) => (event, fields.trim_start()),
             None => (after.trim().trim_end_matches(':'), ""),
         };
-        if !cpu.bytes().all(|b| b.is_ascii_digit()) || time_ns > i64::MAX as u64 {
+        if time_ns > i64::MAX as u64 {
             return None;
         }
         let comm = comm.trim();
@@ -255,9 +233,9 @@ impl<'a> Sample<'a> {
             comm,
             process,
             tid,
-            cpu: cpu.parse().ok()?,
+            cpu: cpu_number(cpu)?,
             time_ns,
-            time_text,
+            time: time_start..time_start + time_text.len(),
             event: event.strip_prefix("sched:").unwrap_or(event),
             fields,
         })
@@ -285,8 +263,8 @@ enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    fn parse(name: &str, fields: &'a str) -> Result<Self, Problem<'a>> {
-        let event = match name {
+    fn parse(name: &str, fields: &'a str) -> Option<Self> {
+        match name {
             "sched_switch" => Self::switch(fields),
             // Waking comes first, on the CPU of who wakes; the two others, where they are recorded
             // at all, when the thread is in its queue.
@@ -294,12 +272,7 @@ impl<'a> Event<'a> {
             "sched_migrate_task" => Self::migrate(fields),
             "sched_stat_runtime" => Self::ran(fields),
             _ => Some(Event::Other),
-        };
-        event.ok_or_else(|| Problem {
-            text: fields,
-            message: format!("the fields of this {name} cannot be read: `{fields}`"),
-            help: None,
-        })
+        }
     }
 
     fn switch(fields: &'a str) -> Option<Self> {
@@ -343,7 +316,8 @@ impl<'a> Event<'a> {
 }
 
 fn cpu_number(text: &str) -> Option<usize> {
-    text.parse().ok().filter(|&cpu| cpu <= MAX_CPU)
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|&cpu| digits && cpu <= MAX_CPU)
 }
 
 /// The word that follows the last occurrence of a key.

@@ -418,7 +418,7 @@ fn host_section(comparison: &Comparison) -> Section {
             of("fairness (Jain)", JAIN, Goal::More, &|run| run.fairness),
             of("switches", "1/s", Goal::Neither, &|run| run.events.switches as f64 / seconds(run)),
             of("migrations", "1/s", Goal::Neither, &|run| migrations(run) as f64 / seconds(run)),
-            of("idle", "percent", Goal::Neither, &|run| {
+            of("idle, of all", "percent", Goal::Neither, &|run| {
                 let idle: u64 = run.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum();
                 100.0 * idle as f64 / (run.elapsed_ns.max(1) as f64 * run.pcpus.len().max(1) as f64)
             }),

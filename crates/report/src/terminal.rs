@@ -40,23 +40,24 @@ pub fn table(results: &Results, style: Style) -> String {
 fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     let summary = summarise(comparison);
     let seeds = comparison.seeds.len();
+    // Results of writing are not looked at here: writing to a String cannot fail.
     let paint = |text: &str, code: &str| {
         if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     };
-    let about = format!(
-        "{}, {} on {} pCPU{}{}",
-        comparison.source,
+    let mut about = format!(
+        "{}, {} on {} pCPU{}. Percentages of time are of one pCPU.",
+        visible(&comparison.source),
         format::time(comparison.length_ns as f64),
         comparison.host.pcpus,
         if comparison.host.pcpus == 1 { "" } else { "s" },
-        if seeds > 1 {
-            format!("; {seeds} seeds: the median, and least..greatest where they differ")
-        } else {
-            String::new()
-        },
     );
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "{}", paint(&comparison.scenario, "1"));
+    if summary.policies.len() > 1 {
+        about += " * is the best of a row.";
+    }
+    if seeds > 1 {
+        let _ = write!(about, " {seeds} seeds: the median, and least..greatest where they differ.");
+    }
+    let _ = writeln!(out, "{}", paint(&visible(&comparison.scenario), "1"));
     let _ = writeln!(out, "  {}", wrap(&about, style.width.saturating_sub(2)));
     let space = style.width.saturating_sub(LABEL_WIDTH);
     let most = (space / POLICY_WIDTHS.start()).max(1);
@@ -65,9 +66,9 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     let column = (space / each).clamp(*POLICY_WIDTHS.start(), *POLICY_WIDTHS.end());
     for (number, policies) in summary.policies.chunks(each).enumerate() {
         let columns = number * each..number * each + policies.len();
-        let header = policies
-            .iter()
-            .map(|label| Cell::new(label.replacen('@', "\n@", 1)).add_attribute(Attribute::Bold));
+        let header = policies.iter().map(|label| {
+            Cell::new(visible(label).replacen('@', "\n@", 1)).add_attribute(Attribute::Bold)
+        });
         let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], column, style));
         let rule = "─".repeat(LABEL_WIDTH + column * policies.len());
         let _ = writeln!(out, "{}", paint(&rule, "2"));
@@ -75,18 +76,20 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
         let shown = host.min(MOST_SECTIONS);
         for section in summary.sections[..shown].iter().chain(&summary.sections[host..]) {
             let detail = paint(&section.detail, "2");
-            let _ = writeln!(out, "{}  {detail}", paint(&section.title, "1"));
+            let _ = writeln!(out, "{}  {detail}", paint(&visible(&section.title), "1"));
             let _ = writeln!(out, "{}\n", section_table(section, columns.clone(), column, style));
         }
         if host > shown {
             let _ = writeln!(out, "({} more in the report and in results.csv)\n", host - shown);
         }
     }
-    let _ = writeln!(out, "{}", paint("Who serves whom best", "1"));
-    for verdict in summary.verdicts.iter().take(MOST_SECTIONS) {
-        let _ = writeln!(out, "- {}", wrap(verdict, style.width.saturating_sub(2)));
+    if !summary.verdicts.is_empty() {
+        let _ = writeln!(out, "{}", paint("Who serves whom best", "1"));
+        for verdict in summary.verdicts.iter().take(MOST_SECTIONS) {
+            let _ = writeln!(out, "- {}", wrap(&visible(verdict), style.width.saturating_sub(2)));
+        }
+        out.push('\n');
     }
-    out.push('\n');
 }
 
 fn section_table(section: &Section, columns: Range<usize>, width: usize, style: Style) -> String {
@@ -94,10 +97,10 @@ fn section_table(section: &Section, columns: Range<usize>, width: usize, style: 
         let cells = row.cells[columns.clone()].iter().map(|cell| {
             let mark = if cell.best { "*" } else { "" };
             let spread = cell.spread.as_ref().map_or(String::new(), |spread| format!("\n{spread}"));
-            let shown = Cell::new(format!("{mark}{}{spread}", cell.text));
+            let shown = Cell::new(format!("{mark}{}{spread}", visible(&cell.text)));
             if cell.best { shown.fg(Color::Green) } else { shown }
         });
-        (format!("  {}", row.label), cells.collect())
+        (format!("  {}", visible(&row.label)), cells.collect())
     });
     aligned(rows, width, style)
 }
@@ -129,6 +132,11 @@ fn aligned(
         column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width as u16)));
     }
     table.trim_fmt()
+}
+
+/// Names come from files: none may steer the terminal.
+fn visible(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// Breaks a line between words; what follows is indented.

@@ -199,6 +199,28 @@ fn the_table_shows_policies_side_by_side_within_its_width() {
 }
 
 #[test]
+fn names_cannot_steer_the_terminal() {
+    let nasty = "\u{1b}[2Jweb\r\n\u{7}";
+    let mut comparison = common::comparison(nasty);
+    comparison.source = nasty.to_owned();
+    comparison.domains[1].name = nasty.to_owned();
+    for run in &mut comparison.runs {
+        run.domains[1].name = nasty.to_owned();
+        for domain in &mut run.domains {
+            for value in domain.tasks.iter_mut().flat_map(|task| &mut task.values) {
+                value.name += nasty;
+                value.unit += nasty;
+            }
+            for ran in domain.time.waits.worst.iter_mut().flat_map(|worst| &mut worst.ran) {
+                ran.domain = nasty.to_owned();
+            }
+        }
+    }
+    let text = table(&Results::new(vec![comparison]), Style { width: 100, color: false });
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
+
+#[test]
 fn the_table_leaves_out_what_says_little() {
     let text = table(&common::results(), Style { width: 100, color: false });
     assert!(text.contains("response time p99") && !text.contains("response time mean"));

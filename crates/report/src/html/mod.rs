@@ -111,16 +111,17 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                     }
                 }
             }
-            h3 { "Who serves whom best" }
-            ul .verdicts {
-                @for verdict in summary.verdicts.iter().take(MOST_GROUPS) { li { (verdict) } }
+            @if !summary.verdicts.is_empty() {
+                h3 { "Who serves whom best" }
+                ul .verdicts {
+                    @for verdict in summary.verdicts.iter().take(MOST_GROUPS) { li { (verdict) } }
+                }
             }
             (chart(
                 &id("shares"),
                 "Share against entitlement",
                 "Bars: CPU time that a domain got, in percent of one pCPU. Diamonds: what it is \
                  entitled to. Whiskers: least and greatest over seeds and domains that are alike.",
-                html! {},
             ))
             div .focus {
                 h3 { "One domain closely" }
@@ -137,7 +138,6 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                 &id("workload"),
                 "What its workload says",
                 "The workload's own results under each policy; an arrow says which way is better.",
-                html! {},
             ))
             div .pair {
                 (chart(
@@ -145,14 +145,12 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                     "How long it waited each time",
                     "Part of all waits, from runnable to running, by length; ten steps per power of \
                      ten. Both axes are logarithmic: the tail on the right is what people feel.",
-                    html! {},
                 ))
                 (chart(
                     &id("worst"),
                     "Its worst wait, and who ran meanwhile",
                     "Bars: CPU time of others on the pCPUs that it waited for; several pCPUs may add \
                      up to more than the wait. Diamonds: length of the wait.",
-                    html! {},
                 ))
             }
             h3 { "Who ran where" }
@@ -168,10 +166,10 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
     }
 }
 
-fn chart(id: &str, title: &str, caption: &str, controls: Markup) -> Markup {
+fn chart(id: &str, title: &str, caption: &str) -> Markup {
     html! {
         figure {
-            figcaption { h3 { (title) } p { (caption) } (controls) }
+            figcaption { h3 { (title) } p { (caption) } }
             div .chart id=(id) role="img" aria-label={ (title) "; the figures are in the table below" } {}
             p .empty {}
         }

@@ -657,8 +657,10 @@ impl Simulation {
 
         let tick = self.timer_base.tick + pcpu;
         if self.tick_ns > 0 && !self.timers.is_set(tick) {
-            // pCPUs tick in turn, not all at once.
-            let phase_ns = self.tick_ns * u64::from(pcpu) / u64::from(self.topology.pcpus);
+            // pCPUs tick in turn, not all at once, and none when accounting and slices that are
+            // multiples of a tick end: who pays for a tick would hang on the order at that instant.
+            let phase_ns =
+                self.tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
             let since_ns = (now_ns + self.tick_ns - phase_ns) % self.tick_ns;
             self.timers.set(tick, now_ns + self.tick_ns - since_ns);
         }

@@ -390,7 +390,8 @@ pub fn task_figures(comparison: &Comparison, group: &Group) -> Vec<Figure> {
     figures
 }
 
-/// Of a distribution the 99th percentile says most; mean, median and worst are left out.
+/// Of a distribution the 99th percentile says most; mean, median and worst are left out, and so is
+/// what never happened under any policy.
 fn terse(figures: &[Figure]) -> Vec<bool> {
     let stem = |label: &str| label.rsplit_once(' ').map(|(stem, _)| stem.to_owned());
     let has_p99 = |label: &str| {
@@ -399,7 +400,8 @@ fn terse(figures: &[Figure]) -> Vec<bool> {
     };
     let rest = [" mean", " p50", " worst"];
     let terse = |figure: &Figure| {
-        !(rest.iter().any(|end| figure.label.ends_with(end)) && has_p99(&figure.label))
+        let happened = figure.values.iter().flatten().any(|&value| value != 0.0);
+        happened && !(rest.iter().any(|end| figure.label.ends_with(end)) && has_p99(&figure.label))
     };
     figures.iter().map(terse).collect()
 }

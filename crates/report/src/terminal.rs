@@ -98,7 +98,7 @@ fn section_table(section: &Section, columns: Range<usize>, width: usize, style: 
             let mark = if cell.best { "*" } else { "" };
             let spread = cell.spread.as_ref().map_or(String::new(), |spread| format!("\n{spread}"));
             let shown = Cell::new(format!("{mark}{}{spread}", visible(&cell.text)));
-            if cell.best { shown.fg(Color::Green) } else { shown }
+            if cell.best { shown.fg(Color::DarkGreen) } else { shown }
         });
         (format!("  {}", visible(&row.label)), cells.collect())
     });

@@ -219,3 +219,91 @@ fn results(paths: &[PathBuf], inputs: &[Loaded], runs: Vec<Run>) -> Results {
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use steelyard_simulator::measure::{
+        DomainMeasure, Events, TimeMeasure, VcpuMeasure, WorstWait,
+    };
+
+    use super::*;
+
+    /// A run of domains with one vCPU each, given by time parked, and start and length of the worst
+    /// wait.
+    fn run(elapsed_ns: u64, switches: u64, waits: &[(u64, u64, u64)]) -> Run {
+        let domain = |&(parked_ns, start_ns, length_ns): &(u64, u64, u64)| {
+            let mut time = TimeMeasure { parked_ns, ..TimeMeasure::default() };
+            time.waits.worst = Some(WorstWait { start_ns, length_ns, ..WorstWait::default() });
+            DomainMeasure {
+                name: String::new(),
+                weight: 256,
+                cap_percent: 0,
+                share_percent: 0.0,
+                entitlement_percent: 0.0,
+                time: time.clone(),
+                vcpus: vec![VcpuMeasure { time }],
+                tasks: vec![],
+            }
+        };
+        Run {
+            policy: String::new(),
+            seed: FIRST_SEED,
+            elapsed_ns,
+            events: Events { switches, ..Events::default() },
+            fairness: 1.0,
+            pcpus: vec![],
+            domains: waits.iter().map(domain).collect(),
+        }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_window_lies_in_the_run_and_shows_the_wait() {
+        for elapsed_ns in [1, 7, MS, 900 * MS, 1_000 * MS, 60_000 * MS] {
+            for switches in [0, 1, 10_000, 1_000_000_000] {
+                for start_ns in [0, elapsed_ns / 2, elapsed_ns - 1] {
+                    for length_ns in [1, (elapsed_ns - start_ns) / 2, elapsed_ns - start_ns] {
+                        let run = run(elapsed_ns, switches, &[(0, start_ns, length_ns)]);
+                        let (from_ns, to_ns) = window(&run);
+                        assert!(from_ns <= to_ns && to_ns <= elapsed_ns);
+                        let traced_ns = to_ns - from_ns;
+                        assert!(traced_ns <= MOST_TRACED_NS);
+                        assert!(to_ns >= start_ns + length_ns, "its end is shown");
+                        if length_ns <= traced_ns / 10 * 9 {
+                            assert!(from_ns <= start_ns, "it is shown as a whole");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn steps_change_nothing() {
+        let scenario = r#"
+            name = "steps"
+            length = "777777777 ns"
+            [[domain]]
+            name = "a"
+            count = 3
+            [[domain.task]]
+            workload.busy = { compute = "3 ms", sleep = "2 ms", jitter_percent = 30 }
+        "#;
+        let input = load_text("steps", scenario, &Options::default()).unwrap();
+        for job in every_run(0, &input) {
+            let mut whole = Simulation::new(&input.setup, &job.policy.policy, job.seed).unwrap();
+            whole.run_until(job.end_ns);
+            let mut in_steps = job.simulate(&ProgressBar::hidden()).unwrap();
+            assert_eq!(in_steps.measure(), whole.measure());
+        }
+    }
+
+    #[test]
+    fn waits_for_a_cpu_come_before_those_for_a_cap() {
+        let waits = [(500 * MS, 1_000 * MS, 300 * MS), (0, 20_000 * MS, 40 * MS), (0, 0, 10 * MS)];
+        assert_eq!(window(&run(60_000 * MS, 1, &waits)), (19_520 * MS, 20_520 * MS));
+        assert_eq!(window(&run(60_000 * MS, 1, &waits[..1])), (650 * MS, 1_650 * MS));
+        assert_eq!(window(&run(60_000 * MS, 1, &[])), (0, 1_000 * MS));
+    }
+}

@@ -222,6 +222,7 @@ fn file_name(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use steelyard_scenario::load_text;
     use steelyard_simulator::measure::{
         DomainMeasure, Events, TimeMeasure, VcpuMeasure, WorstWait,
     };

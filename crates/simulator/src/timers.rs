@@ -2,35 +2,36 @@
 //! The queue of events: a hierarchical timing wheel that is exact to the nanosecond.
 //!
 //! Each timer is a small index. Cancelling is O(1), setting too but for the few timers of the same
-//! microsecond; a timer on its way to expiry moves down at most once per level. Level `n` has 64
-//! slots of 1024 x 64^n ns; a timer stands on the level of the highest six-bit digit in which its
-//! time differs from now, so that the slots of a level never wrap. The slots of the lowest level are
+//! moment; a timer on its way to expiry moves down at most once per level. Level `n` has 64 slots of
+//! 2^16 x 64^n ns; a timer stands on the level of the highest six-bit digit in which its time
+//! differs from now, so that the slots of a level never wrap. The slots of the lowest level are
 //! sorted. Timers of the same time fire in the order in which they were set: they always share a
 //! slot, and moving a slot down keeps its order.
 
 /// The lowest level tells apart times that differ above these bits; most timers are further away
-/// than that, and rarely do two share such a moment.
-const MOMENT_BITS: u32 = 10;
+/// than that, and few share such a moment.
+const MOMENT_BITS: u32 = 16;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = (u64::BITS - MOMENT_BITS).div_ceil(BITS) as usize;
+/// Nodes before this one are slots: the ends of a ring of the timers that stand there.
+const FIRST_TIMER: u32 = (SLOTS * LEVELS) as u32;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Timer {
+struct Node {
+    /// 0 for a slot: it sorts before every timer.
     time_ns: u64,
+    /// NONE while the timer is not set.
     next: u32,
     previous: u32,
-    /// Slot index over all levels; NONE while it is not set.
-    slot: u32,
 }
 
 /// All timers of a simulation.
 pub(crate) struct Timers {
     now_ns: u64,
-    timers: Vec<Timer>,
-    /// First and last timer of each slot.
-    slots: Vec<(u32, u32)>,
+    /// Slots of the lowest level, of the next, ..., then timers.
+    nodes: Vec<Node>,
     /// One bit per slot that holds a timer.
     occupied: [u64; LEVELS],
     /// One bit per level that has such a slot.
@@ -40,51 +41,49 @@ pub(crate) struct Timers {
 impl Timers {
     /// So many timers, none set, at time 0.
     pub fn new(count: usize) -> Self {
-        let mut timers = Timers {
-            now_ns: 0,
-            timers: vec![],
-            slots: vec![(NONE, NONE); SLOTS * LEVELS],
-            occupied: [0; LEVELS],
-            levels: 0,
-        };
+        let slot = |slot| Node { time_ns: 0, next: slot, previous: slot };
+        let nodes = (0..FIRST_TIMER).map(slot).collect();
+        let mut timers = Timers { now_ns: 0, nodes, occupied: [0; LEVELS], levels: 0 };
         timers.grow(count);
         timers
     }
 
     /// Adds timers; the index of the first new one.
     pub fn grow(&mut self, count: usize) -> u32 {
-        let first = self.timers.len();
-        let unset = Timer { time_ns: 0, next: NONE, previous: NONE, slot: NONE };
-        self.timers.resize(first + count, unset);
-        first as u32
+        let first = self.nodes.len();
+        self.nodes.resize(first + count, Node { time_ns: 0, next: NONE, previous: NONE });
+        first as u32 - FIRST_TIMER
     }
 
     /// Lets the timer fire at this time, not before now, instead of when it was set for.
     #[inline]
     pub fn set(&mut self, timer: u32, time_ns: u64) {
         let time_ns = time_ns.max(self.now_ns);
-        let entry = &self.timers[timer as usize];
-        if entry.slot != NONE {
-            if entry.time_ns == time_ns {
+        let node = FIRST_TIMER + timer;
+        let Node { time_ns: set_ns, next, previous } = self.nodes[node as usize];
+        if next != NONE {
+            if set_ns == time_ns {
                 return;
             }
-            self.unlink(timer);
+            self.unlink(next, previous);
         }
-        self.timers[timer as usize].time_ns = time_ns;
-        self.link(timer);
+        self.link(node, time_ns);
     }
 
     /// Whether the timer is set.
     #[inline]
     pub fn is_set(&self, timer: u32) -> bool {
-        self.timers[timer as usize].slot != NONE
+        self.nodes[(FIRST_TIMER + timer) as usize].next != NONE
     }
 
     /// Lets it not fire.
     #[inline]
     pub fn cancel(&mut self, timer: u32) {
-        if self.is_set(timer) {
-            self.unlink(timer);
+        let node = &mut self.nodes[(FIRST_TIMER + timer) as usize];
+        let Node { next, previous, .. } = *node;
+        if next != NONE {
+            node.next = NONE;
+            self.unlink(next, previous);
         }
     }
 
@@ -99,14 +98,16 @@ impl Timers {
             let level = self.levels.trailing_zeros() as usize;
             let index = self.occupied[level].trailing_zeros() as usize;
             let slot = level * SLOTS + index;
-            let (first, last) = self.slots[slot];
+            let Node { next: first, previous: last, .. } = self.nodes[slot];
             if level == 0 || first == last {
                 // On the lowest level the slot is sorted; elsewhere one timer needs no sorting.
-                let time_ns = self.timers[first as usize].time_ns;
+                let node = &mut self.nodes[first as usize];
+                let Node { time_ns, next, .. } = *node;
                 if time_ns <= limit_ns {
+                    node.next = NONE;
                     self.now_ns = time_ns;
-                    self.unlink(first);
-                    return Some((first, time_ns));
+                    self.unlink(next, slot as u32);
+                    return Some((first - FIRST_TIMER, time_ns));
                 }
                 if level == 0 {
                     self.now_ns = limit_ns;
@@ -122,71 +123,47 @@ impl Timers {
                 return None;
             }
             self.now_ns = start_ns;
-            self.slots[slot] = (NONE, NONE);
-            self.vacate(slot);
-            let mut timer = first;
-            while timer != NONE {
-                let next = self.timers[timer as usize].next;
-                self.link(timer);
-                timer = next;
+            self.unlink(slot as u32, slot as u32);
+            let mut node = first;
+            while node != slot as u32 {
+                let Node { time_ns, next, .. } = self.nodes[node as usize];
+                self.link(node, time_ns);
+                node = next;
             }
         }
     }
 
     #[inline]
-    fn link(&mut self, timer: u32) {
-        let time_ns = self.timers[timer as usize].time_ns;
+    fn link(&mut self, node: u32, time_ns: u64) {
         // The lowest bit makes the logarithm defined; it cannot change the level.
         let level = (((time_ns ^ self.now_ns) >> MOMENT_BITS) | 1).ilog2() / BITS;
         let index = (time_ns >> (MOMENT_BITS + BITS * level)) as usize & (SLOTS - 1);
         let slot = level as usize * SLOTS + index;
         self.occupied[level as usize] |= 1 << index;
         self.levels |= 1 << level;
-        let (mut next, mut previous) = (NONE, self.slots[slot].1);
+        let mut previous = self.nodes[slot].previous;
         if level == 0 {
-            while previous != NONE && self.timers[previous as usize].time_ns > time_ns {
-                next = previous;
-                previous = self.timers[previous as usize].previous;
+            while self.nodes[previous as usize].time_ns > time_ns {
+                previous = self.nodes[previous as usize].previous;
             }
         }
-        self.timers[timer as usize] = Timer { time_ns, next, previous, slot: slot as u32 };
-        match previous {
-            NONE => self.slots[slot].0 = timer,
-            _ => self.timers[previous as usize].next = timer,
-        }
-        match next {
-            NONE => self.slots[slot].1 = timer,
-            _ => self.timers[next as usize].previous = timer,
-        }
+        let next = std::mem::replace(&mut self.nodes[previous as usize].next, node);
+        self.nodes[next as usize].previous = node;
+        self.nodes[node as usize] = Node { time_ns, next, previous };
     }
 
+    /// Takes away what stands between two nodes of a slot.
     #[inline]
-    fn unlink(&mut self, timer: u32) {
-        let Timer { next, previous, slot, .. } = self.timers[timer as usize];
-        let slot = slot as usize;
-        if previous == NONE {
-            self.slots[slot].0 = next;
-        } else {
-            self.timers[previous as usize].next = next;
-        }
-        if next == NONE {
-            self.slots[slot].1 = previous;
-        } else {
-            self.timers[next as usize].previous = previous;
-        }
-        if self.slots[slot].0 == NONE {
-            self.vacate(slot);
-        }
-        self.timers[timer as usize].slot = NONE;
-    }
-
-    /// The slot is empty now.
-    #[inline]
-    fn vacate(&mut self, slot: usize) {
-        let level = slot / SLOTS;
-        self.occupied[level] &= !(1 << (slot % SLOTS));
-        if self.occupied[level] == 0 {
-            self.levels &= !(1 << level);
+    fn unlink(&mut self, next: u32, previous: u32) {
+        self.nodes[previous as usize].next = next;
+        self.nodes[next as usize].previous = previous;
+        if next == previous {
+            // Only the slot itself is left.
+            let (level, index) = (next as usize / SLOTS, next as usize % SLOTS);
+            self.occupied[level] &= !(1 << index);
+            if self.occupied[level] == 0 {
+                self.levels &= !(1 << level);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use steelyard_scenario::{Options, load, schema};
+use steelyard_scenario::{Options, load, load_text, schema};
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -21,6 +21,16 @@ fn shipped_scenarios_load() {
     names.sort();
     let expected = [("first-look", 8, 4), ("mcredit2-reference", 9, 8), ("scale", 2048, 1024)];
     assert_eq!(names, expected.map(|(name, domains, pcpus)| (name.to_owned(), domains, pcpus)));
+}
+
+#[test]
+fn the_example_in_docs_loads() {
+    let document = std::fs::read_to_string(root().join("docs/scenario.md")).unwrap();
+    let (_, example) = document.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let loaded = load_text("docs/scenario.md", example, &Options::default())
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((loaded.setup.domains.len(), loaded.policies.len()), (9, 2));
 }
 
 #[test]

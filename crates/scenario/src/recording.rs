@@ -178,6 +178,7 @@ struct Cpu {
     running: Option<u32>,
     /// When that began, or when the CPU went idle.
     since_ns: u64,
+    /// Whether there was an event of this CPU.
     seen: bool,
     switches: u64,
     ran_ns: u64,
@@ -234,6 +235,10 @@ impl Follower {
     pub fn runs(&mut self, tid: u32, process: Option<u32>, cpu: usize, ran_ns: u64) {
         let now_ns = self.now_ns;
         if tid == IDLE {
+            self.cpu(cpu).seen = true;
+            if let Some(running) = self.cpus[cpu].running {
+                self.leave(running, cpu, false);
+            }
             return;
         }
         let thread = self.threads.entry(tid).or_default();
@@ -295,11 +300,9 @@ impl Follower {
     /// This CPU goes from one thread, which is still runnable or not, to the next.
     pub fn switches(&mut self, cpu: usize, previous: u32, runnable: bool, next: u32) {
         self.runs(previous, None, cpu, 0);
-        if let Some(running) = self.cpu(cpu).running {
-            // If the idle thread leaves, the switch to it was missed.
-            self.leave(running, cpu, runnable && running == previous);
+        if let Some(running) = self.cpus[cpu].running {
+            self.leave(running, cpu, runnable);
         }
-        self.cpus[cpu].seen = true;
         self.cpus[cpu].since_ns = self.now_ns;
         if next != IDLE {
             if let Some(&Thread { state: State::Running(elsewhere), .. }) = self.threads.get(&next)

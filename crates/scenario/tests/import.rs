@@ -84,6 +84,8 @@ const BY_HAND: &str = "\
  CPU 0/KVM  100/101  [000] 5.006000: sched:sched_waking: comm=od: [2] d pid=200 prio=100 target_cpu=001
  CPU 0/KVM  100/101  [000] 5.006000: sched:sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=R+ ==> next_comm=x: y pid=3 next_pid=300 next_prio=100
 x: y pid=3  300/300  [000] 5.010000: sched:sched_switch: prev_comm=x: y pid=3 prev_pid=300 prev_prio=100 prev_state=D|K ==> next_comm=CPU 0/KVM next_pid=101 next_prio=120
+   swapper    0/0    [002] 5.010500: irq:irq_handler_entry: irq=1 name=x
+ rcu_sched    15/15   [002] 5.010600: irq:irq_handler_entry: irq=2 name=y
    qemu-vm  100/100  [001] 5.011000: sched:sched_switch: prev_comm=qemu-vm prev_pid=100 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
  CPU 0/KVM  100/101  [000] 5.012000: sched:sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
 ";
@@ -103,26 +105,28 @@ fn a_recording_by_hand() {
     let run = loaded.recorded.unwrap();
     assert_eq!((run.elapsed_ns, run.policy.as_str()), (12_000_000, "recorded"));
     let names: Vec<_> = run.domains.iter().map(|domain| domain.name.as_str()).collect();
-    assert_eq!(names, ["qemu-vm", "od: [2] d", "x: y pid=3"]);
+    assert_eq!(names, ["rcu_sched", "qemu-vm", "od: [2] d", "x: y pid=3"]);
+    // CPU 2 was idle until 10.6 ms.
+    assert_eq!(run.pcpus[2].idle_ns, 10_600_000);
     let ms = |measure: &VcpuMeasure| {
         let time = &measure.time;
         [time.gotten_ns, time.waited_ns, time.blocked_ns].map(|ns| ns as f64 / 1e6)
     };
     // The vCPU comes first, then the emulator's thread, which was first seen when it left CPU 1 to
     // idle: whatever it ran before is not known.
-    assert_eq!(ms(&run.domains[0].vcpus[0]), [5.0, 4.0, 3.0]);
-    let Workload::Replay(replay) = &loaded.setup.domains[0].task[0].workload else { panic!() };
+    assert_eq!(ms(&run.domains[1].vcpus[0]), [5.0, 4.0, 3.0]);
+    let Workload::Replay(replay) = &loaded.setup.domains[1].task[0].workload else { panic!() };
     let bursts = vec![
         Burst { run_ns: 2_000_000, sleep_ns: 3_000_000 },
         Burst { run_ns: 3_000_000, sleep_ns: 0 },
     ];
     assert_eq!(*replay.threads[0], ReplayThread { first_wake_ns: 0, bursts });
-    let waits = &run.domains[0].vcpus[0].time.waits;
+    let waits = &run.domains[1].vcpus[0].time.waits;
     let worst = waits.worst.as_ref().unwrap();
     assert_eq!((worst.start_ns, worst.length_ns), (6_000_000, 4_000_000));
     let ran: Vec<_> = worst.ran.iter().map(|ran| (ran.domain.as_str(), ran.ran_ns)).collect();
     assert_eq!(ran, [("x: y pid=3", 4_000_000)]);
-    assert_eq!(run.domains[0].vcpus[0].time.preemptions, 1);
+    assert_eq!(run.domains[1].vcpus[0].time.preemptions, 1);
 }
 
 fn shipped() -> PathBuf {

@@ -207,8 +207,11 @@ static inline s64 credit2_credit_ns(const struct sy_policy *p, const struct sy_q
 {
 	const struct credit2_vcpu *cv = credit2_vcpu_const(v);
 	u64 given_ns = credit2_queue_const(q)->given_ns - cv->given_ns;
-	s64 limit_ns = credit2_limit_ns(p);
+	s64 limit_ns;
 
+	if (!given_ns)
+		return cv->credit_ns;
+	limit_ns = credit2_limit_ns(p);
 	/* credit + given < limit, without overflow */
 	if (given_ns < (u64)sy_smax(limit_ns - cv->credit_ns, 0))
 		return cv->credit_ns + (s64)given_ns;

@@ -2,25 +2,45 @@
 //! A run queue: waiting vCPUs in the order of the keys that the policy gave them, the lowest first,
 //! equal keys first come, first served.
 //!
-//! A sorted ring buffer: an insertion moves the shorter side, which for the tens of vCPUs that wait
-//! in a real queue is cheaper than any tree, and walking it in order is what policies ask for.
-
-use std::collections::VecDeque;
+//! A sorted slice with room on both sides: an insertion moves the shorter side, which for the tens
+//! of vCPUs that wait in a real queue is cheaper than any tree, and walking it in order is what
+//! policies ask for.
 
 #[derive(Default)]
 pub(crate) struct RunQueue {
-    waiting: VecDeque<(u64, u32)>,
+    /// The waiting ones from `first` on; what is before them is room.
+    entries: Vec<(u64, u32)>,
+    first: usize,
 }
 
 impl RunQueue {
+    #[inline]
+    fn waiting(&self) -> &[(u64, u32)] {
+        &self.entries[self.first..]
+    }
+
     pub fn insert(&mut self, key: u64, vcpu: u32) {
+        let length = self.entries.len();
+        if length == self.entries.capacity() && self.first >= length / 2 {
+            // Rather than growing for ever.
+            self.entries.drain(..self.first);
+            self.first = 0;
+        }
         // Most newcomers go last.
-        match self.waiting.back() {
+        let waiting = self.waiting();
+        match waiting.last() {
             Some(&(last, _)) if last > key => {
-                let place = self.waiting.partition_point(|&(other, _)| other <= key);
-                self.waiting.insert(place, (key, vcpu));
+                let place = waiting.partition_point(|&(other, _)| other <= key);
+                if self.first > 0 && place <= waiting.len() / 2 {
+                    let before = self.first..self.first + place;
+                    self.first -= 1;
+                    self.entries.copy_within(before, self.first);
+                    self.entries[self.first + place] = (key, vcpu);
+                } else {
+                    self.entries.insert(self.first + place, (key, vcpu));
+                }
             }
-            _ => self.waiting.push_back((key, vcpu)),
+            _ => self.entries.push((key, vcpu)),
         }
     }
 
@@ -28,36 +48,44 @@ impl RunQueue {
     pub fn remove(&mut self, key: u64, vcpu: u32) {
         // Mostly it is the first.
         if self.first() == Some(vcpu) {
-            self.waiting.pop_front();
+            self.first += 1;
+            if self.first == self.entries.len() {
+                self.entries.clear();
+                self.first = 0;
+            }
             return;
         }
-        let first = self.waiting.partition_point(|&(other, _)| other < key);
-        let offset = self.waiting.range(first..).position(|&(_, other)| other == vcpu);
+        let waiting = self.waiting();
+        let place = waiting.partition_point(|&(other, _)| other < key);
+        let offset = waiting[place..].iter().position(|&(_, other)| other == vcpu);
         debug_assert!(offset.is_some());
         if let Some(offset) = offset {
-            self.waiting.remove(first + offset);
+            self.entries.remove(self.first + place + offset);
         }
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.entries.is_empty()
     }
 
+    #[inline]
     pub fn first(&self) -> Option<u32> {
-        self.waiting.front().map(|&(_, vcpu)| vcpu)
+        self.waiting().first().map(|&(_, vcpu)| vcpu)
     }
 
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.waiting.iter().map(|&(_, vcpu)| vcpu)
+        self.waiting().iter().map(|&(_, vcpu)| vcpu)
     }
 
     /// Gives every vCPU a new key and sorts; equal keys stay in the order in which they stand.
     pub fn resort(&mut self, mut key: impl FnMut(u32) -> u64) {
-        for entry in &mut self.waiting {
+        let waiting = &mut self.entries[self.first..];
+        for entry in &mut *waiting {
             entry.0 = key(entry.1);
         }
         // Insertion sort: stable, without allocation, and linear on what is nearly sorted.
-        let waiting = self.waiting.make_contiguous();
         for end in 1..waiting.len() {
             let mut place = end;
             while place > 0 && waiting[place - 1].0 > waiting[place].0 {

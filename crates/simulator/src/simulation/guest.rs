@@ -44,7 +44,7 @@ pub(super) enum ThreadStatus {
 
 impl Simulation {
     /// Works out what the guest on this pCPU did up to now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn progress(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
         let elapsed_ns = self.now_ns - entry.progress_ns;
@@ -103,7 +103,8 @@ impl Simulation {
             }
         }
         // Interrupted pCPUs choose when the event is over, and are armed then.
-        if self.pcpus[pcpu as usize].current != NONE && !self.pcpus[pcpu as usize].interrupted {
+        let entry = &self.pcpus[pcpu as usize];
+        if entry.current != NONE && !entry.interrupted {
             self.arm(pcpu);
         }
     }
@@ -125,6 +126,7 @@ impl Simulation {
     // ---- Threads ----
 
     /// The thread on the pCPU has done its step: it takes the next ones up to one that needs time.
+    #[inline]
     fn advance(&mut self, pcpu: u32) {
         let vcpu = self.pcpus[pcpu as usize].current;
         let mut steps = 0;
@@ -149,6 +151,9 @@ impl Simulation {
             let sleeps = match task.program.next(entry.index, &mut guest) {
                 Step::Compute(ns) => {
                     entry.left_ns = ns;
+                    if ns > 0 {
+                        return;
+                    }
                     false
                 }
                 Step::Sleep(ns) => {

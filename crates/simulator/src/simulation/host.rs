@@ -496,14 +496,8 @@ impl Simulation {
         let entry = &self.pcpus[pcpu as usize];
         let queue = &self.queues[entry.queue as usize];
         let now = self.policy_now();
-        let best = match self.vcpus.get(previous as usize) {
-            Some(vcpu) if !vcpu.parked && vcpu.move_to == NONE => previous,
-            _ => NONE,
-        };
-        if queue.state.queued == 0 {
-            return best;
-        }
-        let best_state = (best != NONE).then(|| &self.vcpus[best as usize].state);
+        let best = self.vcpus.get(previous as usize);
+        let best = best.filter(|vcpu| !vcpu.parked && vcpu.move_to == NONE);
         let mut first = NONE;
         for candidate in queue.waiting.iter() {
             let vcpu = &self.vcpus[candidate as usize];
@@ -517,7 +511,7 @@ impl Simulation {
                 &self.policy,
                 &queue.state,
                 &entry.state,
-                best_state,
+                best.map(|vcpu| &vcpu.state),
                 &vcpu.state,
                 now,
             ) {
@@ -526,7 +520,7 @@ impl Simulation {
                 _ => break,
             }
         }
-        if best != NONE { best } else { first }
+        if best.is_some() { previous } else { first }
     }
 
     /// 3. Who comes from another queue, nearest first, if the policy says so.
@@ -582,8 +576,17 @@ impl Simulation {
         }
         let now = self.policy_now();
         let state = &mut self.queues[queue as usize].state;
-        let requests = ffi::sy_reset(&self.policy, state, units, now);
+        let domain = &mut self.domains[self.vcpus[chosen as usize].domain as usize].state;
+        let governor = &mut self.governor;
+        let requests = ffi::sy_reset(&self.policy, state, governor, domain, units, now);
         self.queue_requests(queue, requests);
+        if requests & request::REWEIGH != 0 {
+            // Ids are indices plus one.
+            for id in self.governor.reweigh.into_iter().filter(|&id| id > 0) {
+                let domain = &mut self.domains[id as usize - 1].state;
+                ffi::sy_reweigh(&self.policy, &mut self.governor, domain);
+            }
+        }
     }
 
     /// 5. Who ran waits again, or is parked, or moves.
@@ -602,7 +605,9 @@ impl Simulation {
         self.enqueue(vcpu);
         if move_to != NONE {
             self.interrupt_for(vcpu);
-        } else if self.queues[self.vcpus[vcpu as usize].queue as usize].pcpus.len() > 1 {
+        } else if self.queues[self.vcpus[vcpu as usize].queue as usize].pcpus.len() > 1
+            && !self.idle.is_empty()
+        {
             // Another pCPU of the queue may be idle.
             if let Some(idle) = self.nearest_idle(vcpu, self.idle_range(vcpu, step::QUEUE)) {
                 self.interrupt(idle);

@@ -7,7 +7,7 @@
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
-use super::{NONE, Simulation, Status};
+use super::{Domain, NONE, Simulation, Status, Thread, Vcpu};
 
 /// How much CPU time a sleeper may have missed and still catch up, and how far behind a thread must
 /// be to preempt when it wakes: Linux's defaults on one CPU.
@@ -42,6 +42,16 @@ pub(super) enum ThreadStatus {
     Ended,
 }
 
+/// When the guest has something to do on this running vCPU. The progress is that of now.
+#[inline]
+pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, threads: &[Thread]) -> u64 {
+    let mut left_ns = threads[vcpu.thread as usize].left_ns;
+    if !domain.guest.ready.is_empty() {
+        left_ns = left_ns.min(vcpu.guest_left_ns);
+    }
+    now_ns.saturating_add(vcpu.debt_ns).saturating_add(left_ns)
+}
+
 impl Simulation {
     /// Works out what the guest on this pCPU did up to now.
     #[inline(always)]
@@ -73,12 +83,9 @@ impl Simulation {
     pub(super) fn arm(&mut self, pcpu: u32) {
         let entry = &self.pcpus[pcpu as usize];
         let vcpu = &self.vcpus[entry.current as usize];
-        let mut left_ns = self.threads[vcpu.thread as usize].left_ns;
-        if !self.domains[vcpu.domain as usize].guest.ready.is_empty() {
-            left_ns = left_ns.min(vcpu.guest_left_ns);
-        }
-        let guest_ns = self.now_ns.saturating_add(vcpu.debt_ns).saturating_add(left_ns);
-        self.timers.set(pcpu, entry.slice_end_ns.min(guest_ns));
+        let domain = &self.domains[vcpu.domain as usize];
+        let look_ns = look_ns(self.now_ns, vcpu, domain, &self.threads);
+        self.timers.set(pcpu, entry.slice_end_ns.min(look_ns));
     }
 
     /// The time has come for which [`Simulation::arm`] set the timer.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use steelyard_policy::{ffi, request, step, verdict};
 
-use super::{EPOCH_NS, NONE, Simulation, Status};
+use super::{EPOCH_NS, NONE, Simulation, Status, guest};
 
 impl Simulation {
     // ---- What policies ask for ----
@@ -140,7 +140,9 @@ impl Simulation {
         entry.queued = true;
         queue.waiting.insert(entry.key, vcpu);
         queue.state.queued += 1;
-        self.nonempty.insert(entry.queue);
+        if queue.state.queued == 1 {
+            self.nonempty.insert(entry.queue);
+        }
     }
 
     fn dequeue(&mut self, vcpu: u32) {
@@ -223,7 +225,7 @@ impl Simulation {
     /// A blocked vCPU has work again.
     pub(super) fn vcpu_wake(&mut self, vcpu: u32) {
         self.events.wakes += 1;
-        self.set_status(vcpu, Status::Waiting);
+        self.begin_wait(vcpu);
         self.charge_lone(self.vcpus[vcpu as usize].queue);
         let now = self.policy_now();
         let entry = &mut self.vcpus[vcpu as usize];
@@ -254,8 +256,7 @@ impl Simulation {
         let domain = &mut self.domains[entry.domain as usize].state;
         let queue = &mut self.queues[entry.queue as usize].state;
         let requests = ffi::sy_block(&self.policy, queue, domain, &mut entry.state, now);
-        self.vacate(pcpu);
-        self.set_status(vcpu, Status::Blocked);
+        self.vacate(pcpu, Status::Blocked);
         self.vcpu_requests(vcpu, requests);
         self.interrupt(pcpu);
     }
@@ -271,16 +272,6 @@ impl Simulation {
         let requests = ffi::sy_yield(&self.policy, queue, domain, &mut entry.state, now);
         self.vcpu_requests(vcpu, requests);
         self.interrupt(pcpu);
-    }
-
-    /// No vCPU runs on the pCPU any more.
-    fn vacate(&mut self, pcpu: u32) {
-        let entry = &mut self.pcpus[pcpu as usize];
-        self.vcpus[entry.current as usize].left_ns = self.now_ns;
-        entry.last = entry.current;
-        entry.current = NONE;
-        entry.idle_since_ns = self.now_ns;
-        entry.state.busy = 0;
     }
 
     // ---- Whom a waking vCPU interrupts ----
@@ -479,14 +470,13 @@ impl Simulation {
         } else if chosen == NONE {
             self.idle.insert(pcpu);
         }
-        // A request made meanwhile was answered by this choice.
-        if self.pcpus[pcpu as usize].interrupted && chosen == NONE {
-            self.idle.remove(pcpu);
-        }
         if chosen != NONE {
             self.set_slice(pcpu, chosen);
-            self.arm(pcpu);
         } else {
+            // A request made meanwhile was answered by this choice.
+            if self.pcpus[pcpu as usize].interrupted {
+                self.idle.remove(pcpu);
+            }
             self.timers.cancel(pcpu);
         }
     }
@@ -591,8 +581,7 @@ impl Simulation {
 
     /// 5. Who ran waits again, or is parked, or moves.
     fn stop(&mut self, pcpu: u32, vcpu: u32) {
-        self.vacate(pcpu);
-        self.set_status(vcpu, Status::Waiting);
+        self.vacate(pcpu, Status::Waiting);
         let entry = &mut self.vcpus[vcpu as usize];
         entry.times.preemptions += 1;
         let move_to = std::mem::replace(&mut entry.move_to, NONE);
@@ -656,9 +645,8 @@ impl Simulation {
                 target.debt_ns += costs.migration.0;
             }
         }
-        // Before the status changes: the wait that ends was for the pCPUs of its queue.
-        self.set_status(vcpu, Status::Running);
-        self.vcpus[vcpu as usize].ran_on = pcpu;
+        target.ran_on = pcpu;
+        self.end_wait(vcpu);
 
         let tick = self.timer_base.tick + pcpu;
         if self.tick_ns > 0 && !self.timers.is_set(tick) {
@@ -672,24 +660,27 @@ impl Simulation {
         self.guest_start(vcpu);
     }
 
-    /// 7. For how long.
+    /// 7. For how long; then it is looked at again, or earlier for its guest. As [`Simulation::arm`].
+    #[inline]
     fn set_slice(&mut self, pcpu: u32, vcpu: u32) {
         let now = self.policy_now();
         let entry = &mut self.pcpus[pcpu as usize];
         let queue = &mut self.queues[entry.queue as usize];
         let target = &self.vcpus[vcpu as usize];
-        let domain = &self.domains[target.domain as usize].state;
+        let domain = &self.domains[target.domain as usize];
         let next = queue.waiting.first().map(|next| &self.vcpus[next as usize].state);
         let slice_ns = ffi::sy_slice(
             &self.policy,
             &mut queue.state,
             &entry.state,
-            domain,
+            &domain.state,
             &target.state,
             next,
             now,
         );
         entry.slice_end_ns = self.now_ns.saturating_add(slice_ns.max(1));
+        let look_ns = guest::look_ns(self.now_ns, target, domain, &self.threads);
+        self.timers.set(pcpu, entry.slice_end_ns.min(look_ns));
     }
 
     // ---- Time that passes ----

@@ -52,37 +52,54 @@ pub(super) struct Times {
 }
 
 impl Simulation {
-    /// Ends the time that the vCPU spent in its status, and begins another.
+    /// A blocked vCPU waits.
     #[inline]
-    pub(super) fn set_status(&mut self, vcpu: u32, status: Status) {
-        let now_ns = self.now_ns;
+    pub(super) fn begin_wait(&mut self, vcpu: u32) {
         let entry = &mut self.vcpus[vcpu as usize];
-        let length_ns = now_ns - entry.since_ns;
-        match entry.status {
-            Status::Blocked => entry.times.blocked_ns += length_ns,
-            Status::Waiting => entry.times.waited_ns += length_ns,
-            Status::Running => entry.times.gotten_ns += length_ns,
+        entry.times.blocked_ns += self.now_ns - entry.since_ns;
+        entry.status = Status::Waiting;
+        entry.since_ns = self.now_ns;
+    }
+
+    /// A waiting vCPU runs.
+    #[inline]
+    pub(super) fn end_wait(&mut self, vcpu: u32) {
+        let entry = &mut self.vcpus[vcpu as usize];
+        let start_ns = entry.since_ns;
+        let length_ns = self.now_ns - start_ns;
+        entry.times.waited_ns += length_ns;
+        entry.status = Status::Running;
+        entry.since_ns = self.now_ns;
+        if entry.waits.record(length_ns) {
+            self.describe_worst_wait(vcpu, start_ns);
         }
-        let (was, start_ns) = (entry.status, entry.since_ns);
-        entry.status = status;
-        entry.since_ns = now_ns;
-        match was {
-            Status::Blocked => {}
-            Status::Running => {
-                let pcpu = entry.ran_on;
-                self.pcpus[pcpu as usize].history.push(vcpu, start_ns, now_ns);
-                self.record_segment(vcpu, Some(pcpu), start_ns);
-            }
-            Status::Waiting => {
-                if entry.waits.record(length_ns) {
-                    self.describe_worst_wait(vcpu, start_ns);
-                }
-                self.record_segment(vcpu, None, start_ns);
-            }
+        if self.trace.is_some() {
+            self.record_segment(vcpu, None, start_ns);
         }
     }
 
+    /// No vCPU runs on the pCPU any more; the one that did has this status from now on.
     #[inline]
+    pub(super) fn vacate(&mut self, pcpu: u32, status: Status) {
+        let now_ns = self.now_ns;
+        let entry = &mut self.pcpus[pcpu as usize];
+        let current = entry.current;
+        entry.last = current;
+        entry.current = NONE;
+        entry.idle_since_ns = now_ns;
+        entry.state.busy = 0;
+        let vcpu = &mut self.vcpus[current as usize];
+        let start_ns = vcpu.since_ns;
+        vcpu.left_ns = now_ns;
+        vcpu.times.gotten_ns += now_ns - start_ns;
+        vcpu.status = status;
+        vcpu.since_ns = now_ns;
+        entry.history.push(current, start_ns, now_ns);
+        if self.trace.is_some() {
+            self.record_segment(current, Some(pcpu), start_ns);
+        }
+    }
+
     fn record_segment(&mut self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) {
         let Some(trace) = &mut self.trace else { return };
         let start_ns = start_ns.max(trace.start_ns);

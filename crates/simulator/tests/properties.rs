@@ -437,3 +437,242 @@ proptest! {
         }
     }
 }
+
+// ---- Shares ----
+
+/// Domains that never block, with so many vCPUs in all at least, each a thread per vCPU.
+fn busy_domains(vcpus: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = Vec<Domain>> {
+    let domain = (vcpus, 100..=1000u32, busy_for_ever()).prop_map(|(vcpus, weight, workload)| {
+        Domain { weight, ..Domain::new("", vcpus).with_task(vcpus, workload) }
+    });
+    prop::collection::vec(domain, 2..=5)
+}
+
+/// The part of the host that each domain should have: by its weight, or by that of all its vCPUs
+/// where the discipline gives the domain's weight to each of them.
+fn entitlements(setup: &Setup, policy: &Policy) -> Vec<f64> {
+    let per_domain = match policy.discipline().name {
+        "credit" => parameter(policy, "weight_per") == 0,
+        "fair" => true,
+        _ => false,
+    };
+    let weights: Vec<f64> = setup
+        .domains
+        .iter()
+        .map(|domain| f64::from(domain.weight * if per_domain { 1 } else { domain.vcpus }))
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / sum).collect()
+}
+
+/// The share of who never blocks is within 1 % of what it is entitled to, or within `slack` of the
+/// whole where that is more.
+fn check_shares(setup: &Setup, policy: &Policy, slack: f64) -> Verdict {
+    let run = run(setup, policy, 1, 60 * S);
+    let gotten_ns: u64 = run.domains.iter().map(|domain| domain.time.gotten_ns).sum();
+    for (domain, entitled) in run.domains.iter().zip(entitlements(setup, policy)) {
+        let share = domain.time.gotten_ns as f64 / gotten_ns as f64;
+        let allowed = slack.max(0.01 * entitled);
+        let text = format!("{policy}: {} has {share:.4} of {entitled:.4}", domain.name);
+        prop_assert!((share - entitled).abs() <= allowed, "{}", text);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(24))]
+
+    #[test]
+    fn busy_domains_share_a_queue_by_weight(
+        domains in busy_domains(1..=3),
+        costs in prop_oneof![Just(no_costs()), Just(Costs::default())],
+    ) {
+        let setup = named(Host { costs, ..Host::default() }, domains);
+        for policy in policies().iter().filter(|policy| policy.discipline().name != "credit") {
+            check_shares(&setup, policy, 0.0)?;
+        }
+    }
+
+    /// Credit rounds every share of 300 credits up, and takes from who has saved more than that: so
+    /// only where nobody earns more than 300 while all the others have a slice. In 3.3, which takes
+    /// all of it and charges by whole ticks, only between two.
+    #[test]
+    fn busy_domains_share_a_queue_by_weight_under_credit(
+        domains in busy_domains(1..=1),
+        costs in prop_oneof![Just(no_costs()), Just(Costs::default())],
+    ) {
+        let setup = named(Host { costs, ..Host::default() }, domains);
+        for policy in policies().iter().filter(|policy| policy.discipline().name == "credit") {
+            let mut setup = setup.clone();
+            setup.domains.truncate(if policy.vintage() == "xen-3.3" { 2 } else { 5 });
+            while entitlements(&setup, policy).into_iter().fold(0.0, f64::max)
+                > 1.0 / (setup.domains.len() - 1) as f64
+            {
+                setup.domains.pop();
+            }
+            check_shares(&setup, policy, 0.01)?;
+        }
+    }
+
+    #[test]
+    fn busy_domains_share_several_pcpus_by_weight_under_credit2(
+        pcpus in 2..=4u32,
+        domains in busy_domains(3..=4),
+    ) {
+        let setup = named(Host::with_pcpus(pcpus), domains);
+        for policy in policies().iter().filter(|policy| policy.discipline().name == "credit2") {
+            let entitled = entitlements(&setup, policy);
+            let most = entitled.iter().zip(&setup.domains).map(|(entitled, domain)| {
+                entitled / f64::from(domain.vcpus) * f64::from(pcpus)
+            });
+            // Nobody can use more than a pCPU, nor stay on one without ever moving.
+            prop_assume!(most.fold(0.0, f64::max) < 0.9);
+            // Every migration is compensated with credit: who moves more gets a bit more.
+            check_shares(&setup, policy, 0.01)?;
+        }
+    }
+}
+
+// ---- Nobody starves ----
+
+/// How long a vCPU of a domain that is always busy waits at most: a turn of every other vCPU, and of
+/// those with more weight as many turns as they have more. Twice that, since debt from before and
+/// what others have saved come on top.
+fn longest_wait_ns(setup: &Setup, policy: &Policy, domain: &Domain) -> u64 {
+    let vcpus: u64 = setup.domains.iter().map(|domain| u64::from(domain.vcpus)).sum();
+    let fair = policy.discipline().name == "fair";
+    let weights = setup
+        .domains
+        .iter()
+        .map(|domain| u64::from(domain.weight) * if fair { 1 } else { u64::from(domain.vcpus) });
+    // The vCPUs of a domain divide its weight where it is that of a group.
+    let parts = if fair { u64::from(domain.vcpus) } else { 1 };
+    let others = (weights.sum::<u64>() * parts).div_ceil(u64::from(domain.weight));
+    let turn_ns = match policy.discipline().name {
+        // It has its slice in every period: early in one, late in the next.
+        "sedf" => return 2 * parameter(policy, "weight_period_ns"),
+        "credit" => parameter(policy, "slice_ns"),
+        "credit2" => parameter(policy, "run_max_ns"),
+        _ => parameter(policy, "tick_ns"),
+    };
+    2 * (others + vcpus) * turn_ns
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn nobody_starves(
+        (host, pins) in hosts().prop_flat_map(|host| {
+            let pins = prop::collection::vec(pins(host.pcpus(), 1), 5);
+            (Just(host), pins)
+        }),
+        domains in busy_domains(1..=6),
+        weights in prop::collection::vec(prop_oneof![Just(1), 1..=1000u32], 5),
+    ) {
+        let mut setup = named(host, domains);
+        for (domain, (weight, pin)) in setup.domains.iter_mut().zip(weights.into_iter().zip(pins)) {
+            domain.weight = weight;
+            domain.pin = pin;
+        }
+        for policy in policies() {
+            let (_, trace) = run_traced(&setup, &policy, 1, 10 * S);
+            for (index, domain) in setup.domains.iter().enumerate() {
+                let bound = longest_wait_ns(&setup, &policy, domain);
+                for vcpu in 0..domain.vcpus {
+                    let waits = vcpu_times(&trace, index as u32, vcpu, false);
+                    let longest = waits.iter().map(|w| w.1 - w.0).max().unwrap_or(0);
+                    let name = &domain.name;
+                    let text = format!("{policy}: vCPU {vcpu} of {name} waited for {longest} ns");
+                    prop_assert!(longest <= bound, "{}", text);
+                }
+            }
+        }
+    }
+}
+
+// ---- Caps ----
+
+/// The most that a domain ran in any window of this length, over its pCPUs.
+fn most_in_window_ns(trace: &Trace, domain: usize, window_ns: u64) -> u64 {
+    // A window with the most in it begins where a run begins, or ends where one ends.
+    let runs: Vec<_> = trace
+        .segments
+        .iter()
+        .filter(|segment| segment.pcpu.is_some() && segment.domain as usize == domain)
+        .map(|segment| (segment.start_ns, segment.end_ns))
+        .collect();
+    let mut starts: Vec<u64> = runs.iter().map(|run| run.0).collect();
+    starts.extend(runs.iter().map(|run| run.1.saturating_sub(window_ns)));
+    // Time run before a moment: sums over the sorted ends of runs.
+    let mut edges: Vec<(u64, i64)> =
+        runs.iter().flat_map(|&(start_ns, end_ns)| [(start_ns, 1), (end_ns, -1)]).collect();
+    edges.sort_unstable();
+    let mut sums = vec![(0, 0, 0)];
+    for (time_ns, change) in edges {
+        let (last_ns, sum_ns, running) = sums[sums.len() - 1];
+        let sum_ns = sum_ns + (time_ns - last_ns) * running as u64;
+        sums.push((time_ns, sum_ns, running + change));
+    }
+    let before = |time_ns: u64| {
+        let place = sums.partition_point(|&(other_ns, ..)| other_ns <= time_ns);
+        let (last_ns, sum_ns, running) = sums[place - 1];
+        sum_ns + (time_ns - last_ns) * running as u64
+    };
+    starts
+        .into_iter()
+        .map(|start_ns| before(start_ns + window_ns) - before(start_ns))
+        .max()
+        .unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    #[test]
+    fn caps_hold_in_every_window(
+        pcpus in 1..=4u32,
+        mut domains in busy_domains(1..=4),
+        caps in prop::collection::vec(1..=400u32, 5),
+        sleeper in tasks(workloads(), 1),
+    ) {
+        for (domain, cap_percent) in domains.iter_mut().zip(caps) {
+            domain.cap_percent = cap_percent.min(100 * pcpus).min(100 * domain.vcpus);
+        }
+        let mut setup = named(Host::with_pcpus(pcpus), domains);
+        if let Some(domain) = setup.domains.last_mut() {
+            domain.task = vec![sleeper];
+        }
+        prop_assume!(setup.estimated_events(Nanoseconds::from_s(1)) < 1_000_000);
+        for policy in policies() {
+            let name = policy.discipline().name;
+            let period_ns = match name {
+                "sedf" => parameter(&policy, "weight_period_ns"),
+                "credit" => parameter(&policy, "slice_ns"),
+                _ => parameter(&policy, "cap_period_ns"),
+            };
+            if period_ns == 0 {
+                continue;
+            }
+            let (_, trace) = run_traced(&setup, &policy, 1, S);
+            for (index, domain) in setup.domains.iter().enumerate() {
+                let budget_ns = period_ns * u64::from(domain.cap_percent) / 100;
+                // The rest of a period's budget may be used at the end of it, and the next at once.
+                // Credit judges once per accounting: each vCPU may have saved the credits of one, and
+                // run through one before it is parked.
+                let slack_ns = match name {
+                    "credit" => 2 * period_ns * u64::from(domain.vcpus),
+                    _ => budget_ns,
+                };
+                for periods in [1, 2, 5, 8, 30] {
+                    let most_ns = most_in_window_ns(&trace, index, periods * period_ns);
+                    let text = format!(
+                        "{policy}: {} of {} ran for {most_ns} ns within {periods} periods",
+                        domain.name, domain.cap_percent
+                    );
+                    prop_assert!(most_ns <= periods * budget_ns + slack_ns, "{}", text);
+                }
+            }
+        }
+    }
+}

@@ -22,13 +22,12 @@ pub fn policies() -> Vec<Policy> {
 }
 
 pub fn policy(name: &str) -> Policy {
-    Policy::named(name).unwrap()
+    Policy::named(name).expect("a policy of the core")
 }
 
 /// The value of a parameter of the policy.
 pub fn parameter(policy: &Policy, name: &str) -> u64 {
-    let index = policy.discipline().parameters.iter().position(|known| known.name == name);
-    policy.values()[index.unwrap()]
+    policy.value(name).expect("a parameter of the policy")
 }
 
 /// A host on which the machinery costs nothing.

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The same scenario, policy and seed give the same bytes: alone, beside others in any number of
+//! threads, in one go or in slices, traced or not, and on every machine.
+
+mod common;
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use common::*;
+use fnv::FnvHasher;
+use steelyard_policy::Policy;
+use steelyard_simulator::config::{Domain, Host, Setup};
+use steelyard_simulator::measure::Run;
+use steelyard_simulator::units::Nanoseconds;
+use steelyard_simulator::workload::{Busy, Client, Disk, Ping, Spinlock, Stream, SysbenchCpu, Web};
+
+const LENGTH_NS: u64 = S;
+
+/// Something of everything: two sockets with threads, a driver domain, a cap, a pinned domain, and
+/// every workload that draws at random or does not.
+fn setup() -> Setup {
+    let mut host = Host { sockets: 2, cores_per_socket: 2, threads_per_core: 2, ..Host::default() };
+    host.io.driver_domain = Some("driver".to_owned());
+    let web = Web {
+        client: Client::Closed { clients: 20, think: Nanoseconds::from_ms(5) },
+        ..Web::default()
+    };
+    let load = Busy {
+        compute: Nanoseconds::from_ms(7),
+        sleep: Nanoseconds::from_ms(11),
+        jitter_percent: 30,
+    };
+    let mut domains = vec![
+        Domain::new("driver", 1),
+        Domain::new("web", 2).with_task(4, web).with_task(1, Ping::default()),
+        Domain::new("load", 4).with_task(6, load),
+        Domain::new("capped", 2).with_task(2, SysbenchCpu::default()),
+        Domain::new("pinned", 2).with_task(2, Spinlock::default()),
+        Domain::new("stream", 1).with_task(1, Stream::default()).with_task(1, Disk::default()),
+        Domain::new("batch", 6).with_task(6, Busy::default()),
+    ];
+    domains[2].weight = 512;
+    domains[3].cap_percent = 50;
+    domains[4].pin = vec![[1, 2].into_iter().collect()];
+    Setup { host, domains }
+}
+
+/// Of the results as JSON. FNV-1a over bytes is the same everywhere.
+fn hash(run: &Run) -> u64 {
+    let mut hasher = FnvHasher::default();
+    hasher.write(&serde_json::to_vec(run).expect("results are plain data"));
+    hasher.finish()
+}
+
+fn hash_of(policy: &Policy, seed: u64) -> u64 {
+    hash(&run(&setup(), policy, seed, LENGTH_NS))
+}
+
+#[test]
+fn threads_side_by_side_change_nothing() {
+    const SEEDS: u64 = 3;
+    let jobs: Vec<(Policy, u64)> = policies()
+        .into_iter()
+        .flat_map(|policy| (0..SEEDS).map(move |seed| (policy.clone(), seed)))
+        .collect();
+    let in_threads = |threads: usize| {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = vec![];
+            while let Some((policy, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                done.push((policy.to_string(), *seed, hash_of(policy, *seed)));
+            }
+            done
+        };
+        let mut all: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        all.sort();
+        all
+    };
+    let alone = in_threads(1);
+    assert_eq!(alone, in_threads(8));
+    // Every policy and seed is told apart.
+    let mut hashes: Vec<u64> = alone.iter().map(|&(_, _, hash)| hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), jobs.len());
+}
+
+#[test]
+fn slices_measures_and_traces_change_nothing() {
+    for policy in policies() {
+        let expected = hash_of(&policy, 1);
+        let mut simulation = simulation(&setup(), &policy, 1);
+        simulation.trace(LENGTH_NS / 3, LENGTH_NS / 2);
+        let mut until_ns = 0;
+        for step in 1u64.. {
+            until_ns = LENGTH_NS.min(until_ns + step * 997);
+            simulation.run_until(until_ns);
+            assert_eq!(simulation.now_ns(), until_ns);
+            if step % 100 == 0 {
+                simulation.measure();
+            }
+            if until_ns == LENGTH_NS {
+                break;
+            }
+        }
+        assert_eq!(hash(&simulation.measure()), expected, "{policy}");
+    }
+}
+
+/// These values change whenever the simulator, this scenario or a policy changes on purpose: then
+/// run `PRINT_HASHES=1 cargo test -p steelyard-simulator --test determinism pinned -- --nocapture`
+/// and put what it prints here. Where none of them changed, a new value is a mistake.
+const PINNED: &[(&str, u64)] = &[
+    ("sedf@xen-4.2", 0x5093c897e80839e4),
+    ("credit@xen-3.3", 0x868764b124c5bece),
+    ("credit@xen-4.2", 0x3a51d7dfa119b73b),
+    ("credit@xen-4.5", 0xc9781e750c4f053e),
+    ("credit@xen-4.20", 0xb547e76e6e872368),
+    ("credit2@xen-4.5", 0x799264bbdce0552c),
+    ("credit2@xen-4.20", 0x43d0bfe60f261312),
+    ("fair@cfs", 0x70ccd8472938aabf),
+    ("fair@eevdf", 0x6e3f4970ebd08863),
+];
+
+#[test]
+fn pinned_results() {
+    let found: Vec<(String, u64)> =
+        policies().iter().map(|policy| (policy.to_string(), hash_of(policy, 1))).collect();
+    if std::env::var_os("PRINT_HASHES").is_some() {
+        for (policy, hash) in &found {
+            println!("    (\"{policy}\", {hash:#018x}),");
+        }
+    }
+    let pinned: Vec<_> = PINNED.iter().map(|&(policy, hash)| (policy.to_owned(), hash)).collect();
+    assert_eq!(found, pinned);
+}
+
+/// Each thread and client draws from a stream of its own name: who else is there does not matter.
+#[test]
+fn another_domain_does_not_change_what_one_draws() {
+    let requests = |others: Vec<Domain>| {
+        let web = Web { client: Client::Open { rate_per_s: 1000 }, ..Web::default() };
+        let load = Busy { sleep: Nanoseconds::from_ms(3), jitter_percent: 50, ..Busy::default() };
+        let mut domains = others;
+        domains.push(Domain::new("web", 1).with_task(1, web));
+        domains.push(Domain::new("load", 1).with_task(1, load));
+        for (pcpu, domain) in domains.iter_mut().enumerate() {
+            domain.pin = vec![[pcpu as u32].into_iter().collect()];
+        }
+        let run = run(&Setup { host: Host::with_pcpus(4), domains }, &policy("credit2"), 1, S);
+        let mut measured = run.domains;
+        measured.drain(..measured.len() - 2);
+        measured.into_iter().map(|domain| domain.tasks).collect::<Vec<_>>()
+    };
+    let alone = requests(vec![]);
+    let noisy = Busy { jitter_percent: 90, sleep: Nanoseconds::from_ms(1), ..Busy::default() };
+    // They share neither pCPU nor devices.
+    let others = ["first", "second"].map(|name| Domain::new(name, 1).with_task(2, noisy.clone()));
+    assert_eq!(alone, requests(others.to_vec()));
+}

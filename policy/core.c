@@ -24,19 +24,33 @@ static const struct sy_description *const descriptions[SY_DISCIPLINES] = {
 	[SY_FAIR] = &fair_description,
 };
 
+static const struct sy_description *const governor_descriptions[SY_GOVERNORS] = {
+	[SY_RESET_BOOST] = &reset_boost_description,
+};
+
 /* Null beyond the last discipline. */
 const struct sy_description *sy_describe(u64 discipline)
 {
 	return discipline < SY_DISCIPLINES ? descriptions[discipline] : 0;
 }
 
-/* Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, policy: a host in another language checks its own. */
-void sy_sizes(u64 sizes[6])
+/* Null beyond the last governor. */
+const struct sy_description *sy_describe_governor(u64 governor)
+{
+	return governor < SY_GOVERNORS ? governor_descriptions[governor] : 0;
+}
+
+/*
+ * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy: a host in
+ * another language checks its own.
+ */
+void sy_sizes(u64 sizes[7])
 {
 	sizes[0] = sizeof(struct sy_vcpu);
 	sizes[1] = sizeof(struct sy_domain);
 	sizes[2] = sizeof(struct sy_queue);
 	sizes[3] = sizeof(struct sy_pcpu);
 	sizes[4] = sizeof(struct sy_accounting);
-	sizes[5] = sizeof(struct sy_policy);
+	sizes[5] = sizeof(struct sy_governor);
+	sizes[6] = sizeof(struct sy_policy);
 }

@@ -32,6 +32,7 @@
 #include "discipline/credit.h"
 #include "discipline/credit2.h"
 #include "discipline/fair.h"
+#include "governor/reset_boost.h"
 
 /* ---- Shape: constant for a policy ---- */
 
@@ -104,15 +105,21 @@ SY_FN void sy_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpu
 }
 
 /* Takes any settings: what is out of range is clamped. */
-SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
-			  const struct sy_settings *settings, u64 vcpus, u64 now)
+static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *settings)
 {
 	d->settings = *settings;
 	if (!d->settings.weight)
 		d->settings.weight = SY_WEIGHT_DEFAULT;
 	d->settings.weight = sy_clamp(d->settings.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
-	d->weight = d->settings.weight;
 	d->slice_ns = d->settings.slice_ns;
+}
+
+/* The host has set d->id before this. */
+SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
+			  const struct sy_settings *settings, u64 vcpus, u64 now)
+{
+	sy_domain_set(d, settings);
+	d->weight = d->settings.weight;
 	d->vcpus = vcpus;
 	d->timer_ns = 0;
 	switch (p->discipline) {
@@ -125,6 +132,25 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 	default:
 		break;
 	}
+}
+
+/* The answer to SY_REWEIGH, and part of each change of settings: works out the weight in effect. */
+SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
+{
+	d->weight = d->settings.weight;
+	if (p->governors & 1 << SY_RESET_BOOST)
+		d->weight = reset_boost_weight(g, d, d->weight);
+}
+
+/*
+ * An administrator asks for something else. Disciplines follow when they next meet the domain: at
+ * a charge, a wake, a tick, an accounting or the end of a period.
+ */
+SY_FN void sy_domain_change(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			    const struct sy_settings *settings)
+{
+	sy_domain_set(d, settings);
+	sy_reweigh(p, g, d);
 }
 
 /* The host has set v->pcpu before this. */
@@ -182,6 +208,22 @@ SY_FN u32 sy_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 		return fair_leave(p, q, d, v, now);
 	default:
 		return 0;
+	}
+}
+
+/*
+ * The vCPU ends; after sy_block(), if it was runnable, and sy_leave(). Its state may be freed then,
+ * and that of its domain after its last vCPU's.
+ */
+SY_FN void sy_vcpu_destroy(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
+			   struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		credit_vcpu_destroy(p, a, d, v);
+		break;
+	default:
+		break;
 	}
 }
 
@@ -420,13 +462,19 @@ SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, cons
 	}
 }
 
-SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, u64 units, u64 now)
+/* d: the domain of the vCPU for which the reset is due. */
+SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_governor *g,
+		   struct sy_domain *d, u64 units, u64 now)
 {
+	u32 request = 0;
+
+	if (p->governors & 1 << SY_RESET_BOOST)
+		request |= reset_boost_reset(p, g, d, now);
 	switch (p->discipline) {
 	case SY_CREDIT2:
-		return credit2_reset(p, q, units, now);
+		return request | credit2_reset(p, q, units, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 

@@ -53,6 +53,8 @@
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
 #define SY_ACCOUNTING_WORDS 10
+#define SY_GOVERNOR_WORDS 8
+#define SY_GOVERNOR_PARAMETER_WORDS 8
 
 enum sy_discipline {
 	SY_SEDF,
@@ -62,10 +64,18 @@ enum sy_discipline {
 	SY_DISCIPLINES
 };
 
+/* What turns knobs while a discipline schedules; any set of them. */
+enum sy_governor_kind {
+	SY_RESET_BOOST,
+	SY_GOVERNORS
+};
+
 /* Constant while a host runs it. A host may keep it in read-only memory. */
 struct sy_policy {
 	u64 discipline; /* enum sy_discipline */
+	u64 governors; /* bit 1 << enum sy_governor_kind for each one that works */
 	u64 parameter[SY_PARAMETER_WORDS]; /* indexed by the discipline's own enum */
+	u64 governor_parameter[SY_GOVERNORS][SY_GOVERNOR_PARAMETER_WORDS];
 };
 
 /* What an administrator asks for a domain. Zero stands for "not asked". */
@@ -79,6 +89,7 @@ struct sy_settings {
 };
 
 struct sy_domain {
+	u64 id; /* unique on the host, above 0; written by the host before init */
 	struct sy_settings settings;
 	/* Knobs: written by init and by governors, read by disciplines. */
 	u64 weight; /* in effect, 1..65535 */
@@ -86,6 +97,7 @@ struct sy_domain {
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
 	u64 state[SY_DOMAIN_WORDS];
+	u64 governor[SY_GOVERNORS][2]; /* each governor's own */
 };
 
 struct sy_vcpu {
@@ -114,6 +126,12 @@ struct sy_accounting {
 	u64 state[SY_ACCOUNTING_WORDS];
 };
 
+/* What governors remember of the whole host; one per host. */
+struct sy_governor {
+	u64 reweigh[2]; /* after REWEIGH: ids of the domains for sy_reweigh(), or 0 */
+	u64 state[SY_GOVERNORS][SY_GOVERNOR_WORDS];
+};
+
 /* Which pCPUs share a run queue. */
 enum sy_scope {
 	SY_SCOPE_PCPU,
@@ -136,6 +154,7 @@ enum sy_request {
 	SY_SURVEY = 1 << 9, /* sy_survey_begin(), then sy_survey_vcpu() for each vCPU that belongs to the queue */
 	SY_VISIT = 1 << 10, /* from sy_account_domain(): sy_account_vcpu() for each vCPU of the domain */
 	SY_FIRST = 1 << 11, /* from sy_account_domain(): visit this domain before the others from the next accounting on */
+	SY_REWEIGH = 1 << 12, /* sy_reweigh() for the domains that the governors' state names */
 };
 
 /* Whether the host's walk over waiting vCPUs, lowest key first, goes on. */

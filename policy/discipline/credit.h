@@ -484,6 +484,17 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	return request;
 }
 
+/* It earns no more, and its weight leaves the host's total. */
+SY_FN void credit_vcpu_destroy(const struct sy_policy *p, struct sy_accounting *a,
+			       struct sy_domain *d, struct sy_vcpu *v)
+{
+	struct credit_domain *cd = credit_domain(d);
+
+	if (credit_vcpu(v)->active)
+		credit_set_weight(p, credit_accounting(a), cd, cd->weight, cd->active_vcpus - 1);
+	credit_vcpu(v)->active = 0;
+}
+
 SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting *a, u64 now)
 {
 	struct credit_accounting *ca = credit_accounting(a);

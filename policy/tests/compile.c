@@ -20,6 +20,7 @@ typedef _Bool bool;
 struct arguments {
 	const struct sy_policy *p;
 	struct sy_accounting *a;
+	struct sy_governor *g;
 	struct sy_queue *q;
 	struct sy_queue *other;
 	struct sy_pcpu *c;
@@ -52,6 +53,9 @@ CALL_VOID(accounting_init, x->p, x->a, x->value)
 CALL_VOID(queue_init, x->p, x->q, x->value)
 CALL_VOID(domain_init, x->p, x->d, x->settings, x->value, x->now)
 CALL_VOID(vcpu_init, x->p, x->d, x->v, x->now)
+CALL_VOID(vcpu_destroy, x->p, x->a, x->d, x->v)
+CALL_VOID(reweigh, x->p, x->g, x->d)
+CALL_VOID(domain_change, x->p, x->g, x->d, x->settings)
 CALL(join, x->p, x->q, x->d, x->v, x->now)
 CALL(leave, x->p, x->q, x->d, x->v, x->now)
 CALL_VOID(survey_begin, x->p, x->q)
@@ -69,7 +73,7 @@ CALL(consider, x->p, x->q, x->c, x->than, x->v, x->now)
 CALL(look_further, x->p, x->c, x->than, x->now)
 CALL(steal, x->p, x->c, x->than, x->q, x->v, x->now)
 CALL(reset_due, x->p, x->q, x->v)
-CALL(reset, x->p, x->q, x->value, x->now)
+CALL(reset, x->p, x->q, x->g, x->d, x->value, x->now)
 CALL_VOID(start, x->p, x->q, x->c, x->v, x->now)
 CALL(slice, x->p, x->q, x->c, x->d, x->v, x->than, x->now)
 CALL(tick, x->p, x->a, x->q, x->c, x->d, x->v, x->now)

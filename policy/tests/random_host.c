@@ -37,7 +37,7 @@ enum {
 #define VCPU_REQUESTS \
 	(SY_RESCHEDULE | SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_RESORT | SY_REKEY | \
 	 SY_BALANCE | SY_REPLACE | SY_SURVEY)
-#define QUEUE_REQUESTS (SY_RESORT | SY_BALANCE | SY_SURVEY)
+#define QUEUE_REQUESTS (SY_RESORT | SY_BALANCE | SY_SURVEY | SY_REWEIGH)
 #define DOMAIN_TIMER_REQUESTS (SY_UNPARK | SY_DOMAIN_TIMER)
 #define ACCOUNT_DOMAIN_REQUESTS (SY_VISIT | SY_FIRST)
 
@@ -87,6 +87,7 @@ struct pcpu {
 
 static struct sy_policy policy;
 static struct sy_accounting *accounting;
+static struct sy_governor *governor;
 static struct vcpu vcpus[VCPUS];
 static struct domain domains[DOMAINS];
 static struct queue queues[PCPUS];
@@ -108,7 +109,8 @@ static u64 calls_total;
 	X(domain_init) X(vcpu_init) X(join) X(leave) X(survey_begin) X(survey_vcpu) X(wake) X(steps) \
 	X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
-	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain)
+	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
+	X(domain_change) X(vcpu_destroy)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -625,6 +627,30 @@ static int walk_others(int c, int best)
 	return best;
 }
 
+/* A governor may have changed the weight in effect. */
+static void note_weight(int d)
+{
+	u64 weight = domains[d].state->weight;
+
+	check(weight >= SY_WEIGHT_MIN && weight <= SY_WEIGHT_MAX, "weight %llu",
+	      (unsigned long long)weight);
+	domains[d].weight = weight;
+}
+
+static void reweigh(void)
+{
+	for (int n = 0; n < 2; n++) {
+		u64 id = governor->reweigh[n];
+
+		check(id <= (u64)domain_count, "domain %llu", (unsigned long long)id);
+		if (!id)
+			continue;
+		count(CALL_reweigh);
+		sy_reweigh(&policy, governor, domains[id - 1].state);
+		note_weight((int)id - 1);
+	}
+}
+
 static void reset_if_due(int q, int chosen)
 {
 	struct sy_queue *queue = queues[q].state;
@@ -639,9 +665,11 @@ static void reset_if_due(int q, int chosen)
 		if (pcpus[c].queue == q && pcpus[c].runs != NOBODY)
 			charge(pcpus[c].runs);
 	count(CALL_reset);
-	requests = sy_reset(&policy, queue, units, now);
+	requests = sy_reset(&policy, queue, governor, domain_of(chosen), units, now);
 	check(!(requests & ~(u32)QUEUE_REQUESTS), "requests %x of a queue", requests);
 	check_queue(q);
+	if (requests & SY_REWEIGH)
+		reweigh();
 	if (requests & SY_RESORT)
 		resort(q);
 	if (requests & SY_BALANCE)
@@ -653,7 +681,7 @@ static void reset_if_due(int q, int chosen)
 	if (units && !extreme) {
 		struct sy_queue again = *queue;
 
-		sy_reset(&policy, &again, units, now);
+		sy_reset(&policy, &again, governor, domain_of(chosen), units, now);
 		last_call = call_name[CALL_reset];
 		check(!sy_reset_due(&policy, &again, vcpus[chosen].state), "two resets do not suffice");
 	}
@@ -947,10 +975,9 @@ static void settle(void)
 
 /* ---- Creation ---- */
 
-static void create_domain(int d)
+static struct sy_settings random_settings(void)
 {
 	struct sy_settings settings;
-	struct domain *domain = &domains[d];
 
 	settings.weight = below(4) ? between(0, SY_WEIGHT_MAX) : magnitude();
 	settings.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX);
@@ -958,7 +985,16 @@ static void create_domain(int d)
 	settings.slice_ns = below(2) ? 0 : magnitude();
 	settings.reserved_ns = below(2) ? 0 : magnitude();
 	settings.extra_time = below(2);
+	return settings;
+}
+
+static void create_domain(int d)
+{
+	struct sy_settings settings = random_settings();
+	struct domain *domain = &domains[d];
+
 	memset(domain->state, 0, sizeof(*domain->state));
+	domain->state->id = (u64)d + 1;
 	domain->vcpus = DOMAIN_VCPUS;
 	count(CALL_domain_init);
 	sy_domain_init(&policy, domain->state, &settings, DOMAIN_VCPUS, now);
@@ -1000,6 +1036,8 @@ static void recreate_vcpu(int i)
 		return;
 	count(CALL_leave);
 	after(sy_leave(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
+	count(CALL_vcpu_destroy);
+	sy_vcpu_destroy(&policy, accounting, domain_of(i), vcpus[i].state);
 	create_vcpu(i);
 }
 
@@ -1011,6 +1049,8 @@ static void recreate_domain(int d)
 	for (int i = d * DOMAIN_VCPUS; i < (d + 1) * DOMAIN_VCPUS; i++) {
 		count(CALL_leave);
 		after(sy_leave(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
+		count(CALL_vcpu_destroy);
+		sy_vcpu_destroy(&policy, accounting, domain_of(i), vcpus[i].state);
 	}
 	create_domain(d);
 	for (int i = d * DOMAIN_VCPUS; i < (d + 1) * DOMAIN_VCPUS; i++)
@@ -1072,6 +1112,16 @@ static void create_policy(u64 discipline, const struct sy_description *descripti
 
 	memset(&policy, 0, sizeof(policy));
 	policy.discipline = discipline;
+	policy.governors = 0;
+	if (discipline == SY_CREDIT2 && below(2)) {
+		const struct sy_description *boost = sy_describe_governor(SY_RESET_BOOST);
+
+		policy.governors = 1 << SY_RESET_BOOST;
+		for (u64 n = 0; n < boost->parameters; n++)
+			policy.governor_parameter[SY_RESET_BOOST][n] =
+				below(2) ? boost->parameter[n].value[0] :
+					   between(boost->parameter[n].minimum, boost->parameter[n].maximum);
+	}
 	for (u64 n = 0; n < description->parameters; n++) {
 		const struct sy_parameter *parameter = &description->parameter[n];
 
@@ -1099,6 +1149,7 @@ static void create_host(void)
 	memset(accounting, 0, sizeof(*accounting));
 	count(CALL_accounting_init);
 	sy_accounting_init(&policy, accounting, (u64)pcpu_count);
+	memset(governor, 0, sizeof(*governor));
 	for (int d = 0; d < domain_count; d++) {
 		account_order[d] = d;
 		create_domain(d);
@@ -1148,12 +1199,21 @@ static void pin(int i)
 		move(i, c);
 }
 
-/* What a governor does. */
+/* What governors and administrators do. */
 static void turn_knob(int d)
 {
 	if (!governed)
 		return;
-	if (below(2))
+	if (below(4) == 0) {
+		struct sy_settings settings = random_settings();
+
+		/* Caps change with the domain's creation only. */
+		settings.cap_percent = domains[d].state->settings.cap_percent;
+		count(CALL_domain_change);
+		sy_domain_change(&policy, governor, domains[d].state, &settings);
+		domains[d].slice_ns = domains[d].state->slice_ns;
+		note_weight(d);
+	} else if (below(2))
 		domains[d].weight = domains[d].state->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	else
 		domains[d].slice_ns = domains[d].state->slice_ns = below(2) ? 0 : magnitude();
@@ -1249,6 +1309,7 @@ int main(int argc, char **argv)
 	u64 hosts = 0;
 
 	accounting = allocate(sizeof(*accounting));
+	governor = allocate(sizeof(*governor));
 	for (int i = 0; i < VCPUS; i++)
 		vcpus[i].state = allocate(sizeof(*vcpus[i].state));
 	for (int d = 0; d < DOMAINS; d++)

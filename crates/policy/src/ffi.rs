@@ -9,15 +9,21 @@ use std::ffi::c_char;
 
 /// Room for parameters, `SY_PARAMETER_WORDS`.
 pub const PARAMETER_WORDS: usize = 40;
+/// Governors of the core, `SY_GOVERNORS`.
+pub const GOVERNORS: usize = 1;
+/// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
+pub const GOVERNOR_PARAMETER_WORDS: usize = 8;
 /// Most vintages of a discipline, `SY_VINTAGES`.
 pub const VINTAGES: usize = 4;
 
-/// A discipline with its parameters: `struct sy_policy`.
+/// A discipline and governors with their parameters: `struct sy_policy`.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     pub(crate) discipline: u64,
+    pub(crate) governors: u64,
     pub(crate) parameter: [u64; PARAMETER_WORDS],
+    pub(crate) governor_parameter: [[u64; GOVERNOR_PARAMETER_WORDS]; GOVERNORS],
 }
 
 /// What an administrator asks for a domain; zero stands for "not asked": `struct sy_settings`.
@@ -64,6 +70,8 @@ state! {
 state! {
     /// `struct sy_domain`.
     Domain {
+        /// Unique on the host, above 0; written by the host before init.
+        id: u64,
         /// What was asked for, in range.
         settings: Settings,
         /// In effect, 1..65535.
@@ -74,7 +82,15 @@ state! {
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
         timer_ns: u64
-    } 10
+    // The last two words are the governor's.
+    } 12
+}
+state! {
+    /// `struct sy_governor`.
+    Governor {
+        /// After REWEIGH: ids of the domains for [`sy_reweigh`], or 0.
+        reweigh: [u64; 2]
+    } 8
 }
 state! {
     /// `struct sy_queue`.
@@ -102,6 +118,13 @@ state! {
         /// pCPUs of the host.
         pcpus: u64
     } 10
+}
+
+impl Domain {
+    /// A domain of this id, all else zero.
+    pub fn of(id: u64) -> Self {
+        Domain { id, ..Domain::default() }
+    }
 }
 
 impl Vcpu {
@@ -150,8 +173,9 @@ pub(crate) struct CDescription {
 #[allow(missing_docs)]
 unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
+    pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
     #[cfg(test)]
-    safe fn sy_sizes(sizes: &mut [u64; 6]);
+    safe fn sy_sizes(sizes: &mut [u64; 7]);
 
     pub safe fn sy_scope(policy: &Parameters) -> u32;
     pub safe fn sy_queue_pcpus_max(policy: &Parameters) -> u64;
@@ -264,7 +288,27 @@ unsafe extern "C" {
         now: u64,
     ) -> u32;
     pub safe fn sy_reset_due(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> u64;
-    pub safe fn sy_reset(policy: &Parameters, queue: &mut Queue, units: u64, now: u64) -> u32;
+    pub safe fn sy_reset(
+        policy: &Parameters,
+        queue: &mut Queue,
+        governor: &mut Governor,
+        domain: &mut Domain,
+        units: u64,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_reweigh(policy: &Parameters, governor: &mut Governor, domain: &mut Domain);
+    pub safe fn sy_domain_change(
+        policy: &Parameters,
+        governor: &mut Governor,
+        domain: &mut Domain,
+        settings: &Settings,
+    );
+    pub safe fn sy_vcpu_destroy(
+        policy: &Parameters,
+        accounting: &mut Accounting,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+    );
     pub safe fn sy_start(
         policy: &Parameters,
         queue: &mut Queue,
@@ -320,7 +364,7 @@ mod tests {
 
     #[test]
     fn structs_have_the_size_of_their_c_twins() {
-        let mut sizes = [0; 6];
+        let mut sizes = [0; 7];
         sy_sizes(&mut sizes);
         let ours = [
             size_of::<Vcpu>(),
@@ -328,6 +372,7 @@ mod tests {
             size_of::<Queue>(),
             size_of::<Pcpu>(),
             size_of::<Accounting>(),
+            size_of::<Governor>(),
             size_of::<Parameters>(),
         ];
         assert_eq!(sizes, ours.map(|size| size as u64));

@@ -10,7 +10,9 @@ use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::sync::LazyLock;
 
-pub use ffi::{Accounting, Domain, Parameters, Pcpu, Queue, Settings, Vcpu};
+pub use ffi::{
+    Accounting, Domain, Governor as GovernorState, Parameters, Pcpu, Queue, Settings, Vcpu,
+};
 
 /// Which pCPUs share a run queue: `enum sy_scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,7 @@ pub mod request {
     pub const SURVEY: u32 = 1 << 9;
     pub const VISIT: u32 = 1 << 10;
     pub const FIRST: u32 = 1 << 11;
+    pub const REWEIGH: u32 = 1 << 12;
 }
 
 /// Answers of `sy_consider` and `sy_steal`: `enum sy_verdict`.
@@ -142,16 +145,68 @@ pub struct Discipline {
     pub parameters: Vec<Parameter>,
 }
 
+/// A governor as its C header describes it.
+#[derive(Clone, Debug)]
+pub struct Governor {
+    /// Name.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// Parameters; each has one default.
+    pub parameters: Vec<Parameter>,
+    /// The disciplines for which it has a meaning.
+    pub disciplines: &'static [&'static str],
+    /// Why it has none for the others.
+    reason: &'static str,
+}
+
 /// Every discipline of the core.
 pub fn disciplines() -> &'static [Discipline] {
-    static ALL: LazyLock<Vec<Discipline>> = LazyLock::new(|| (0..).map_while(describe).collect());
+    static ALL: LazyLock<Vec<Discipline>> = LazyLock::new(|| {
+        let described = (0..).map_while(|id| Some((id, describe(ffi::sy_describe(id))?)));
+        described
+            .map(|(id, Description { name, help, vintages, parameters })| Discipline {
+                id,
+                name,
+                help,
+                vintages,
+                parameters,
+            })
+            .collect()
+    });
     &ALL
 }
 
-fn describe(id: u64) -> Option<Discipline> {
-    let description = ffi::sy_describe(id);
-    // SAFETY: sy_describe returns null or a pointer to a constant that lives as long as the program,
-    // whose strings are constants too and whose `parameter` points to `parameters` elements; unused
+/// Every governor of the core.
+pub fn governors() -> &'static [Governor] {
+    static ALL: LazyLock<Vec<Governor>> = LazyLock::new(|| {
+        let described = (0..).map_while(|id| describe(ffi::sy_describe_governor(id)));
+        described
+            .map(|Description { name, help, parameters, .. }| Governor {
+                name,
+                help,
+                parameters,
+                disciplines: &["credit2"],
+                reason: "it follows the resets of a queue's credit, which only credit2 has",
+            })
+            .collect()
+    });
+    &ALL
+}
+
+/// Policies that have a name of their own: a discipline with governors, as published.
+pub const PUBLISHED: [(&str, &str); 1] = [("mcredit2", "credit2@xen-4.5+reset-boost")];
+
+struct Description {
+    name: &'static str,
+    help: &'static str,
+    vintages: Vec<&'static str>,
+    parameters: Vec<Parameter>,
+}
+
+fn describe(description: *const ffi::CDescription) -> Option<Description> {
+    // SAFETY: descriptions are null or point to a constant that lives as long as the program, whose
+    // strings are constants too and whose `parameter` points to `parameters` elements; unused
     // vintages are null.
     unsafe {
         let description = description.as_ref()?;
@@ -163,8 +218,7 @@ fn describe(id: u64) -> Option<Discipline> {
             .collect();
         let parameters =
             std::slice::from_raw_parts(description.parameter, description.parameters as usize);
-        Some(Discipline {
-            id,
+        Some(Description {
             name: text(description.name),
             help: text(description.help),
             parameters: parameters
@@ -176,7 +230,7 @@ fn describe(id: u64) -> Option<Discipline> {
                     maximum: parameter.maximum,
                     help: text(parameter.help),
                     source: text(parameter.source),
-                    defaults: parameter.value[..vintages.len()].to_vec(),
+                    defaults: parameter.value[..vintages.len().max(1)].to_vec(),
                 })
                 .collect(),
             vintages,
@@ -191,30 +245,42 @@ unsafe fn text(pointer: *const c_char) -> &'static str {
     unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or("(not UTF-8)")
 }
 
-/// A policy that a person can name: a discipline, a vintage of it, and its parameters.
+/// A policy that a person can name: a discipline, a vintage of it, governors, and their parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// The name of its own that it was asked for by, if it has one.
+    published: Option<&'static str>,
     discipline: usize,
     vintage: usize,
     parameters: Parameters,
 }
 
 impl Policy {
-    /// Reads `DISCIPLINE` or `DISCIPLINE@VINTAGE`; without a vintage the newest one.
+    /// Reads `DISCIPLINE`, `DISCIPLINE@VINTAGE`, either with `+GOVERNOR` once or more, or a name
+    /// out of [`PUBLISHED`]; without a vintage the newest one.
     ///
     /// # Errors
-    /// [`PolicyError::UnknownPolicy`] or [`PolicyError::UnknownVintage`].
+    /// [`PolicyError`], for a name that is unknown or a governor that does not suit.
     pub fn named(name: &str) -> Result<Policy, PolicyError> {
-        let (discipline_name, vintage_name) = match name.split_once('@') {
+        if let Some((published, spelled)) = PUBLISHED.iter().find(|(known, _)| *known == name) {
+            return Ok(Policy { published: Some(published), ..Policy::named(spelled)? });
+        }
+        let mut parts = name.split('+');
+        let base = parts.next().unwrap_or_default();
+        let (discipline_name, vintage_name) = match base.split_once('@') {
             Some((discipline, vintage)) => (discipline, Some(vintage)),
-            None => (name, None),
+            None => (base, None),
         };
         let index = disciplines()
             .iter()
             .position(|discipline| discipline.name == discipline_name)
             .ok_or_else(|| PolicyError::UnknownPolicy {
                 name: discipline_name.to_owned(),
-                known: disciplines().iter().map(|discipline| discipline.name).collect(),
+                known: disciplines()
+                    .iter()
+                    .map(|discipline| discipline.name)
+                    .chain(PUBLISHED.iter().map(|(name, _)| *name))
+                    .collect(),
             })?;
         let discipline = &disciplines()[index];
         let vintage = match vintage_name {
@@ -229,12 +295,32 @@ impl Policy {
                 )?
             }
         };
-        let mut parameters =
-            Parameters { discipline: discipline.id, parameter: [0; ffi::PARAMETER_WORDS] };
+        let mut parameters = Parameters {
+            discipline: discipline.id,
+            governors: 0,
+            parameter: [0; ffi::PARAMETER_WORDS],
+            governor_parameter: [[0; ffi::GOVERNOR_PARAMETER_WORDS]; ffi::GOVERNORS],
+        };
         for (slot, parameter) in parameters.parameter.iter_mut().zip(&discipline.parameters) {
             *slot = parameter.defaults[vintage];
         }
-        Ok(Policy { discipline: index, vintage, parameters })
+        for part in parts {
+            let index = governor_named(part)?;
+            let governor = &governors()[index];
+            if !governor.disciplines.contains(&discipline.name) {
+                return Err(PolicyError::Unsuited {
+                    governor: governor.name,
+                    discipline: discipline.name,
+                    reason: governor.reason,
+                });
+            }
+            parameters.governors |= 1 << index;
+            let slots = &mut parameters.governor_parameter[index];
+            for (slot, parameter) in slots.iter_mut().zip(&governor.parameters) {
+                *slot = parameter.defaults[0];
+            }
+        }
+        Ok(Policy { published: None, discipline: index, vintage, parameters })
     }
 
     /// The discipline.
@@ -247,27 +333,67 @@ impl Policy {
         self.discipline().vintages[self.vintage]
     }
 
-    /// Sets a parameter from text.
+    /// The governors at work.
+    pub fn governors(&self) -> impl Iterator<Item = &'static Governor> + '_ {
+        let all = governors().iter().enumerate();
+        all.filter(|(index, _)| self.governed_by(*index)).map(|(_, governor)| governor)
+    }
+
+    fn governed_by(&self, index: usize) -> bool {
+        self.parameters.governors >> index & 1 != 0
+    }
+
+    /// Sets a parameter from text: one of the discipline's by its name, one of a governor's by
+    /// `GOVERNOR.NAME`.
     ///
     /// # Errors
-    /// [`PolicyError::UnknownParameter`] or [`PolicyError::BadValue`].
+    /// [`PolicyError::UnknownParameter`], [`PolicyError::UnknownGovernor`], [`PolicyError::Absent`]
+    /// or [`PolicyError::BadValue`].
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyError> {
-        let discipline = self.discipline();
+        let (owner, name, parameters, slots) = match name.split_once('.') {
+            None => {
+                let discipline = self.discipline();
+                let slots = &mut self.parameters.parameter[..];
+                (discipline.name, name, &discipline.parameters, slots)
+            }
+            Some((governor, name)) => {
+                let index = governor_named(governor)?;
+                let governor = &governors()[index];
+                if !self.governed_by(index) {
+                    return Err(PolicyError::Absent { governor: governor.name });
+                }
+                let slots = &mut self.parameters.governor_parameter[index][..];
+                (governor.name, name, &governor.parameters, slots)
+            }
+        };
         let index =
-            discipline.parameters.iter().position(|parameter| parameter.name == name).ok_or_else(
-                || PolicyError::UnknownParameter {
-                    discipline: discipline.name,
+            parameters.iter().position(|parameter| parameter.name == name).ok_or_else(|| {
+                PolicyError::UnknownParameter {
+                    owner,
                     name: name.to_owned(),
-                    known: discipline.parameters.iter().map(|parameter| parameter.name).collect(),
-                },
-            )?;
-        self.parameters.parameter[index] = discipline.parameters[index].parse(value)?;
+                    known: parameters.iter().map(|parameter| parameter.name).collect(),
+                }
+            })?;
+        slots[index] = parameters[index].parse(value)?;
         Ok(())
     }
 
-    /// The value of each parameter, in the order of [`Discipline::parameters`].
-    pub fn values(&self) -> &[u64] {
-        &self.parameters.parameter[..self.discipline().parameters.len()]
+    /// Every parameter by the name that [`Policy::set`] takes, with its value.
+    pub fn values(&self) -> impl Iterator<Item = (String, &'static Parameter, u64)> + '_ {
+        let own = self.discipline().parameters.iter().zip(&self.parameters.parameter);
+        let own = own.map(|(parameter, &value)| (parameter.name.to_owned(), parameter, value));
+        let working = governors().iter().enumerate().filter(|(index, _)| self.governed_by(*index));
+        own.chain(working.flat_map(|(index, governor)| {
+            let slots = &self.parameters.governor_parameter[index];
+            governor.parameters.iter().zip(slots).map(move |(parameter, &value)| {
+                (format!("{}.{}", governor.name, parameter.name), parameter, value)
+            })
+        }))
+    }
+
+    /// The value of the parameter that [`Policy::set`] knows by this name.
+    pub fn value(&self, name: &str) -> Option<u64> {
+        self.values().find(|(known, _, _)| known == name).map(|(_, _, value)| value)
     }
 
     /// What the functions of [`ffi`] take.
@@ -276,9 +402,25 @@ impl Policy {
     }
 }
 
+fn governor_named(name: &str) -> Result<usize, PolicyError> {
+    governors().iter().position(|governor| governor.name == name).ok_or_else(|| {
+        PolicyError::UnknownGovernor {
+            name: name.to_owned(),
+            known: governors().iter().map(|governor| governor.name).collect(),
+        }
+    })
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}@{}", self.discipline().name, self.vintage())
+        if let Some(published) = self.published {
+            return formatter.write_str(published);
+        }
+        write!(formatter, "{}@{}", self.discipline().name, self.vintage())?;
+        for governor in self.governors() {
+            write!(formatter, "+{}", governor.name)?;
+        }
+        Ok(())
     }
 }
 
@@ -300,7 +442,10 @@ impl Parameters {
 pub enum PolicyError {
     UnknownPolicy { name: String, known: Vec<&'static str> },
     UnknownVintage { discipline: &'static str, name: String, known: Vec<&'static str> },
-    UnknownParameter { discipline: &'static str, name: String, known: Vec<&'static str> },
+    UnknownGovernor { name: String, known: Vec<&'static str> },
+    Unsuited { governor: &'static str, discipline: &'static str, reason: &'static str },
+    Absent { governor: &'static str },
+    UnknownParameter { owner: &'static str, name: String, known: Vec<&'static str> },
     BadValue { parameter: &'static str, text: String, expected: String },
 }
 
@@ -311,8 +456,17 @@ impl fmt::Display for PolicyError {
             PolicyError::UnknownVintage { discipline, name, .. } => {
                 write!(formatter, "unknown vintage `{name}` of {discipline}")
             }
-            PolicyError::UnknownParameter { discipline, name, .. } => {
-                write!(formatter, "unknown parameter `{name}` of {discipline}")
+            PolicyError::UnknownGovernor { name, .. } => {
+                write!(formatter, "unknown governor `{name}`")
+            }
+            PolicyError::Unsuited { governor, discipline, reason } => {
+                write!(formatter, "{governor} has no meaning for {discipline}: {reason}")
+            }
+            PolicyError::Absent { governor } => {
+                write!(formatter, "{governor} is not part of this policy")
+            }
+            PolicyError::UnknownParameter { owner, name, .. } => {
+                write!(formatter, "unknown parameter `{name}` of {owner}")
             }
             PolicyError::BadValue { parameter, text, expected } => {
                 write!(formatter, "`{text}` is no value for {parameter}: expected {expected}")
@@ -329,8 +483,9 @@ mod tests {
 
     #[test]
     fn every_default_is_in_range_and_readable() {
-        for discipline in disciplines() {
-            for parameter in &discipline.parameters {
+        let lists = disciplines().iter().map(|discipline| &discipline.parameters);
+        for parameters in lists.chain(governors().iter().map(|governor| &governor.parameters)) {
+            for parameter in parameters {
                 assert!(!parameter.help.is_empty() && !parameter.source.is_empty());
                 for &value in &parameter.defaults {
                     assert_eq!(
@@ -360,5 +515,27 @@ mod tests {
         let mut policy = Policy::named("credit").unwrap();
         assert!(matches!(policy.set("slice", "1"), Err(PolicyError::UnknownParameter { .. })));
         assert!(matches!(policy.set("slice_ns", "x"), Err(PolicyError::BadValue { .. })));
+    }
+
+    #[test]
+    fn governors_join_disciplines_that_they_suit() {
+        let mut policy = Policy::named("credit2+reset-boost").unwrap();
+        assert_eq!(policy.to_string(), "credit2@xen-4.20+reset-boost");
+        policy.set("reset-boost.interval_ns", "5000000").unwrap();
+        assert!(
+            policy.values().any(|(name, _, value)| {
+                name == "reset-boost.interval_ns" && value == 5_000_000
+            })
+        );
+        let mcredit2 = Policy::named("mcredit2").unwrap();
+        assert_eq!(mcredit2.to_string(), "mcredit2");
+        let spelled = Policy::named("credit2@xen-4.5+reset-boost").unwrap();
+        assert_eq!(mcredit2.parameters(), spelled.parameters());
+        let error = |name: &str| Policy::named(name).unwrap_err();
+        assert!(matches!(error("credit+reset-boost"), PolicyError::Unsuited { .. }));
+        assert!(matches!(error("credit2+boost"), PolicyError::UnknownGovernor { .. }));
+        let mut plain = Policy::named("credit2").unwrap();
+        let absent = plain.set("reset-boost.interval_ns", "5000000");
+        assert!(matches!(absent, Err(PolicyError::Absent { .. })));
     }
 }

@@ -33,6 +33,11 @@ fn new_domain(p: &Parameters, settings: Settings, vcpus: u64, now: u64) -> Domai
     domain
 }
 
+/// A reset that no governor watches.
+fn reset(p: &Parameters, queue: &mut Queue, units: u64, now: u64) -> u32 {
+    sy_reset(p, queue, &mut Governor::default(), &mut Domain::default(), units, now)
+}
+
 /// A pCPU on which somebody was chosen at a given time.
 fn pcpu(id: u32, started_ns: u64) -> Pcpu {
     let mut pcpu = Pcpu::default();
@@ -122,14 +127,14 @@ fn a_reset_takes_a_vcpu_below_minus_10_ms_above_zero_in_one_go() {
     // 1 + floor(10.8 / 10) = 2 units; -10.8 + 20 = 9.2. Who slept: 10 + 20, clipped at 10.5.
     assert_eq!(old.due(0), 2);
     assert_eq!(old.due(1), 0);
-    assert_eq!(sy_reset(&old.p, &mut old.queue, 2, S), request::BALANCE);
+    assert_eq!(reset(&old.p, &mut old.queue, 2, S), request::BALANCE);
     assert_eq!((old.credit(0), old.credit(1)), (9_200 * US as i64, 10_500 * US as i64));
 
     // With the floor of 4.20 it is at -10 ms exactly; 2 units make 10 ms.
     let mut new = Bench::new(policy(NEW), &[256, 512]);
     new.charge(0, 10_400 * US);
     assert_eq!((new.credit(0), new.due(0)), (-10 * MSI, 2));
-    sy_reset(&new.p, &mut new.queue, 2, S);
+    reset(&new.p, &mut new.queue, 2, S);
     assert_eq!((new.credit(0), new.credit(1)), (10 * MSI, 10_500 * US as i64));
 }
 
@@ -503,7 +508,7 @@ impl Core {
     }
 
     fn reset(&mut self, queue: usize, units: u64) {
-        let requests = sy_reset(&self.p, &mut self.queues[queue], units, S);
+        let requests = reset(&self.p, &mut self.queues[queue], units, S);
         if requests & request::RESORT != 0 {
             self.sorted_anew += 1;
             let mut list = std::mem::take(&mut self.waiting[queue]);
@@ -869,7 +874,7 @@ impl Host {
                 (0..self.pcpus.len())
                     .filter(|&other| other != number)
                     .for_each(|other| self.charge(other));
-                sy_reset(&self.p, &mut self.queue, units, self.now);
+                reset(&self.p, &mut self.queue, units, self.now);
             }
         }
         if best != ran {

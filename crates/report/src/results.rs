@@ -217,13 +217,13 @@ impl PolicySummary {
 
     /// A policy with all its parameters.
     pub fn new(label: impl Into<String>, policy: &Policy) -> Self {
-        let parameters = policy.discipline().parameters.iter().zip(policy.values());
         PolicySummary {
             label: label.into(),
             policy: Some(policy.to_string()),
-            parameters: parameters
-                .map(|(parameter, &value)| ParameterValue {
-                    name: parameter.name.to_owned(),
+            parameters: policy
+                .values()
+                .map(|(name, parameter, value)| ParameterValue {
+                    name,
                     value: parameter.format(value),
                     unit: parameter.unit.to_owned(),
                 })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use steelyard_policy::{Policy, PolicyError, disciplines};
+use steelyard_policy::{Policy, PolicyError, disciplines, governors};
 use steelyard_simulator::config::{ConfigError, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
@@ -97,7 +97,7 @@ fn load_scenario(
         .map(|text| Setting::parse(text))
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
-        .partition(|setting| disciplines().iter().any(|known| known.name == setting.path[0]));
+        .partition(|setting| is_owner(&setting.path[0]));
     let scenario = document::apply(source, &mut for_scenario)?;
     let place = |path: &[String], message: String| match for_scenario
         .iter()
@@ -252,10 +252,14 @@ fn policies(
                 .map_err(|error| explain(&error, |m| at(&["set", name], m)))?;
         }
         for setting in settings {
-            if setting.path[0] != policy.discipline().name {
-                continue;
-            }
-            let name = setting.path[1..].join(".");
+            // Its own parameters a policy knows by their plain names.
+            let name = match &setting.path[0] {
+                own if own == policy.discipline().name => setting.path[1..].join("."),
+                governor if policy.governors().any(|working| working.name == governor) => {
+                    setting.path.join(".")
+                }
+                _ => continue,
+            };
             policy.set(&name, &setting.value).map_err(|error| {
                 explain(&error, |message| match error {
                     PolicyError::BadValue { .. } => setting.value_error(message),
@@ -272,24 +276,38 @@ fn policies(
         }
         result.push(LabelledPolicy { label, policy });
     }
-    // A parameter of a discipline that is not there would silently do nothing.
+    // A parameter of a discipline or governor that is not there would silently do nothing.
     for setting in settings {
         let name = &setting.path[0];
-        if !result.iter().any(|item| item.policy.discipline().name == name) {
-            return Err(setting.key_error(format!("no policy here is of the discipline `{name}`")));
+        let has = |item: &LabelledPolicy| {
+            item.policy.discipline().name == name
+                || item.policy.governors().any(|governor| governor.name == name)
+        };
+        if !result.iter().any(has) {
+            return Err(setting.key_error(format!("no policy here has `{name}`")));
         }
     }
     Ok(result)
+}
+
+/// Whether parameters belong to something of this name.
+fn is_owner(name: &str) -> bool {
+    let mut disciplines = disciplines().iter().map(|discipline| discipline.name);
+    disciplines.any(|known| known == name)
+        || governors().iter().any(|governor| governor.name == name)
 }
 
 fn explain(error: &PolicyError, at: impl Fn(String) -> Diagnostic) -> Diagnostic {
     match error {
         PolicyError::UnknownPolicy { name, known }
         | PolicyError::UnknownVintage { name, known, .. }
+        | PolicyError::UnknownGovernor { name, known }
         | PolicyError::UnknownParameter { name, known, .. } => {
             let nearest = did_you_mean(name, known.iter().copied());
             at(format!("{error}{nearest}")).with_known(known.iter().copied())
         }
-        PolicyError::BadValue { .. } => at(error.to_string()),
+        PolicyError::BadValue { .. }
+        | PolicyError::Unsuited { .. }
+        | PolicyError::Absent { .. } => at(error.to_string()),
     }
 }

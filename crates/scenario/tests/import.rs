@@ -227,7 +227,5 @@ fn settings_from_the_command_line() {
     assert_eq!(busy.compute.0, 1_000_000);
     let labels: Vec<_> = loaded.policies.iter().map(|policy| policy.label.as_str()).collect();
     assert_eq!(labels, ["credit@xen-4.5", "fair@cfs"]);
-    let credit = &loaded.policies[0].policy;
-    let slice = credit.discipline().parameters.iter().position(|p| p.name == "slice_ns").unwrap();
-    assert_eq!(credit.values()[slice], 5_000_000);
+    assert_eq!(loaded.policies[0].policy.value("slice_ns"), Some(5_000_000));
 }

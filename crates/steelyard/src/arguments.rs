@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line and its help.
 
+use std::ffi::OsStr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use steelyard_policy::disciplines;
 
 use crate::policies;
 
@@ -59,10 +59,10 @@ pub enum Command {
         "steelyard policies --json | jq -r '.[].parameters[].name'"
     ))]
     Policies {
-        /// Only this discipline.
-        #[arg(value_parser = PossibleValuesParser::new(disciplines().iter().map(|known| known.name)))]
+        /// Only this discipline or governor.
+        #[arg(value_parser = PossibleValuesParser::new(policies::parts()))]
         name: Option<String>,
-        /// For programs: a JSON array of disciplines.
+        /// For programs: a JSON array of disciplines and governors.
         #[arg(long)]
         json: bool,
     },
@@ -101,6 +101,28 @@ pub enum Command {
     },
 }
 
+/// Any text: the scenario says what is wrong with the name of a policy. Completions offer the names
+/// to which governors may be added.
+#[derive(Clone)]
+struct PolicyName;
+
+impl TypedValueParser for PolicyName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(policies::names().map(PossibleValue::new)))
+    }
+}
+
 /// Run inputs under several policies and show who is served best.
 ///
 /// Every policy runs once with every seed. The table has the policies side by side: share of CPU
@@ -126,7 +148,7 @@ pub struct Compare {
     /// Scenarios (.toml), recordings (`perf script` text, plain or zstd), libvirt domain XML, xl.cfg.
     #[arg(required = true, value_name = "INPUT", value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
-    /// Policies instead of those of the input, such as credit or credit@xen-4.5.
+    /// Policies instead of those of the input, such as credit, credit@xen-4.5, credit2+reset-boost.
     ///
     /// `steelyard policies` lists them. Without a vintage the newest one is meant; where neither
     /// input nor command line names a policy, the newest of every discipline.
@@ -136,7 +158,7 @@ pub struct Compare {
         value_name = "P,P,...",
         value_delimiter = ',',
         hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(policies::names()),
+        value_parser = PolicyName,
     )]
     pub policies: Vec<String>,
     /// Number of seeds to run each policy with, instead of that of the input.
@@ -144,8 +166,8 @@ pub struct Compare {
     pub seeds: Option<NonZeroU32>,
     /// Change a setting; may be given several times.
     ///
-    /// A key that begins with a discipline is a parameter of it (credit.slice_ns=5000000); any other
-    /// is the way to a setting of the scenario, where an item of a list goes by its name or its
+    /// A key that begins with a discipline or governor is a parameter of it
+    /// (credit.slice_ns=5000000); any other is the way to a setting of the scenario, where an item of a list goes by its name or its
     /// number (domain.web.weight=512).
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,

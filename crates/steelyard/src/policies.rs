@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use serde::Serialize;
-use steelyard_policy::{Discipline, Parameter, disciplines};
+use steelyard_policy::{PUBLISHED, Parameter, disciplines, governors};
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::failure::Failure;
@@ -18,48 +18,94 @@ const DIM: Style = Style::new().dimmed();
 /// Lines are no longer than this, however wide the terminal.
 const MOST_COLUMNS: usize = 100;
 
-/// Every name that `--policy` takes.
+/// The names that `--policy` takes, governors that could be added not counted.
 pub fn names() -> impl Iterator<Item = String> {
-    disciplines().iter().flat_map(|discipline| {
+    let disciplines = disciplines().iter().flat_map(|discipline| {
         let vintages = discipline.vintages.iter();
         std::iter::once(discipline.name.to_owned())
             .chain(vintages.map(|vintage| format!("{}@{vintage}", discipline.name)))
-    })
+    });
+    disciplines.chain(PUBLISHED.iter().map(|(name, _)| (*name).to_owned()))
 }
 
-/// Lists the discipline of this name, or all.
+/// The names of disciplines and governors.
+pub fn parts() -> impl Iterator<Item = &'static str> {
+    let disciplines = disciplines().iter().map(|discipline| discipline.name);
+    disciplines.chain(governors().iter().map(|governor| governor.name))
+}
+
+/// A discipline or governor, and what there is to say of either.
+struct Part {
+    kind: &'static str,
+    name: &'static str,
+    help: &'static str,
+    /// Oldest first; none for a governor.
+    vintages: &'static [&'static str],
+    /// What a governor has a meaning for.
+    suits: &'static [&'static str],
+    parameters: &'static [Parameter],
+}
+
+fn all() -> impl Iterator<Item = Part> {
+    let disciplines = disciplines().iter().map(|discipline| Part {
+        kind: "discipline",
+        name: discipline.name,
+        help: discipline.help,
+        vintages: &discipline.vintages,
+        suits: &[],
+        parameters: &discipline.parameters,
+    });
+    disciplines.chain(governors().iter().map(|governor| Part {
+        kind: "governor",
+        name: governor.name,
+        help: governor.help,
+        vintages: &[],
+        suits: governor.disciplines,
+        parameters: &governor.parameters,
+    }))
+}
+
+/// Lists the discipline or governor of this name, or all.
 pub fn run(name: Option<&str>, json: bool) -> Result<(), Failure> {
-    let chosen = disciplines().iter().filter(|known| name.is_none_or(|name| name == known.name));
+    let chosen = all().filter(|known| name.is_none_or(|name| name == known.name));
     if json {
-        let all: Vec<_> = chosen.map(JsonDiscipline::new).collect();
+        let all: Vec<_> = chosen.map(JsonPart::new).collect();
         let text =
             serde_json::to_string_pretty(&all).map_err(|error| Failure::Output(error.into()))?;
         return terminal::print(&(text + "\n"));
     }
     let width = terminal::width().min(MOST_COLUMNS);
-    let all: Vec<_> = chosen.map(|discipline| as_text(discipline, width)).collect();
+    let all: Vec<_> = chosen.map(|part| as_text(&part, width)).collect();
     terminal::print(&all.join("\n"))
 }
 
-fn as_text(discipline: &Discipline, width: usize) -> String {
-    let Discipline { name, help, vintages, parameters, .. } = discipline;
-    let newest = vintages.len() - 1;
-    let vintages: Vec<_> = vintages
-        .iter()
-        .enumerate()
-        .map(|(index, vintage)| {
-            let default = if index == newest { " (the default)" } else { "" };
-            format!("{name}@{vintage}{default}")
-        })
-        .collect();
+fn as_text(part: &Part, width: usize) -> String {
+    let Part { kind, name, help, vintages, suits, parameters } = part;
+    let spelled = vintages.iter().enumerate().map(|(index, vintage)| {
+        let default = if index + 1 == vintages.len() { " (the default)" } else { "" };
+        format!("{name}@{vintage}{default}")
+    });
+    let mut lines = vec![(*help).to_owned()];
+    if vintages.is_empty() {
+        let with: Vec<_> = suits.iter().map(|discipline| format!("{discipline}+{name}")).collect();
+        lines.push(format!("With: {}", with.join(", ")));
+    } else {
+        lines.push(format!("Vintages: {}", spelled.collect::<Vec<_>>().join(", ")));
+    }
+    for (published, spelled) in PUBLISHED {
+        if spelled.split(['+', '@']).any(|word| word == *name) {
+            lines.push(format!("As published: {published} = {spelled}"));
+        }
+    }
     // Writing to a String cannot fail.
-    let mut out = format!("{BOLD}{name}{BOLD:#}\n");
-    let _ = writeln!(out, "{}", wrap(help, 2, width));
-    let _ = writeln!(out, "{}", wrap(&format!("Vintages: {}", vintages.join(", ")), 2, width));
-    for parameter in parameters {
+    let mut out = format!("{BOLD}{name}{BOLD:#}  {kind}\n");
+    for line in lines {
+        let _ = writeln!(out, "{}", wrap(&line, 2, width));
+    }
+    for parameter in *parameters {
         let _ = writeln!(out, "\n  {BOLD}{}{BOLD:#}  {}", parameter.name, range(parameter));
         let _ = writeln!(out, "{}", wrap(parameter.help, 6, width));
-        let default = format!("Default: {}", defaults(discipline, parameter));
+        let default = format!("Default: {}", defaults(vintages, parameter));
         let _ = writeln!(out, "{}", wrap(&default, 6, width));
         let source = wrap(&format!("Source: {}", parameter.source), 6, width);
         let _ = writeln!(out, "{DIM}{source}{DIM:#}");
@@ -80,14 +126,14 @@ fn range(parameter: &Parameter) -> String {
 }
 
 /// The default, by vintage where it changed.
-fn defaults(discipline: &Discipline, parameter: &Parameter) -> String {
+fn defaults(vintages: &[&str], parameter: &Parameter) -> String {
     let value = |value| match parameter.unit {
         "ns" if value > 0 => format!("{value} ({})", Nanoseconds(value)),
         _ => parameter.format(value),
     };
-    let by_vintage: Vec<_> = discipline.vintages.iter().zip(&parameter.defaults).collect();
+    let by_vintage: Vec<_> = vintages.iter().zip(&parameter.defaults).collect();
     let spans: Vec<_> = by_vintage.chunk_by(|(_, a), (_, b)| a == b).collect();
-    if let [_] = spans[..] {
+    if spans.len() <= 1 {
         return value(parameter.defaults[0]);
     }
     let spans = spans.iter().map(|span| {
@@ -107,12 +153,16 @@ fn wrap(text: &str, indent: usize, width: usize) -> String {
     textwrap::fill(text, options)
 }
 
-/// A discipline for programs; described in `docs/command.md`.
+/// A discipline or governor for programs; described in `docs/command.md`.
 #[derive(Serialize)]
-struct JsonDiscipline {
+struct JsonPart {
+    kind: &'static str,
     name: &'static str,
     help: &'static str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     vintages: &'static [&'static str],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    suits: &'static [&'static str],
     parameters: Vec<JsonParameter>,
 }
 
@@ -121,6 +171,7 @@ struct JsonParameter {
     name: &'static str,
     #[serde(flatten)]
     values: JsonValues,
+    /// By vintage; for a governor under the one name `default`.
     defaults: BTreeMap<&'static str, JsonValue>,
     help: &'static str,
     source: &'static str,
@@ -140,19 +191,22 @@ enum JsonValue {
     Choice(String),
 }
 
-impl JsonDiscipline {
-    fn new(discipline: &'static Discipline) -> Self {
-        let parameters = discipline.parameters.iter().map(|parameter| {
+impl JsonPart {
+    fn new(part: Part) -> Self {
+        let Part { kind, name, help, vintages, suits, parameters } = part;
+        let defaults_of: &[&str] = if vintages.is_empty() { &["default"] } else { vintages };
+        let parameters = parameters.iter().map(|parameter| {
             let Parameter { name, unit, minimum, maximum, help, source, .. } = *parameter;
             let is_choice = parameter.choices().is_some();
-            let defaults = discipline.vintages.iter().zip(&parameter.defaults);
             JsonParameter {
                 name,
                 values: match parameter.choices() {
                     Some(choices) => JsonValues::Choices { choices: choices.collect() },
                     None => JsonValues::Range { unit, minimum, maximum },
                 },
-                defaults: defaults
+                defaults: defaults_of
+                    .iter()
+                    .zip(&parameter.defaults)
                     .map(|(&vintage, &value)| match is_choice {
                         true => (vintage, JsonValue::Choice(parameter.format(value))),
                         false => (vintage, JsonValue::Number(value)),
@@ -162,11 +216,6 @@ impl JsonDiscipline {
                 source,
             }
         });
-        JsonDiscipline {
-            name: discipline.name,
-            help: discipline.help,
-            vintages: &discipline.vintages,
-            parameters: parameters.collect(),
-        }
+        JsonPart { kind, name, help, vintages, suits, parameters: parameters.collect() }
     }
 }

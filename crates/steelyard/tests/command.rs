@@ -265,8 +265,14 @@ fn bad_options_are_refused() {
     let refused = |arguments: &[&str], expected: &[&str]| {
         refused("good.toml", SCENARIO, arguments, expected);
     };
-    refused(&["--policy", "credit@xen-4.6"], &["credit@xen-4.6", "similar", "credit@xen-4.5"]);
-    refused(&["--policy", "credit,credti2"], &["credti2", "similar", "credit2"]);
+    refused(
+        &["--policy", "credit@xen-4.6"],
+        &["`xen-4.6`", "did you mean `xen-4.2`?", "`xen-4.5`"],
+    );
+    refused(&["--policy", "credit,credti2"], &["`credti2`", "did you mean `credit2`?"]);
+    refused(&["--policy", "credit2+reset-bost"], &["did you mean `reset-boost`?"]);
+    refused(&["--policy", "credit+reset-boost"], &["no meaning for credit: it follows the resets"]);
+    refused(&["--set", "reset-boost.growth=squared"], &["no policy here has `reset-boost`"]);
     refused(&["--policy", "credit,credit"], &["twice"]);
     refused(&["--set", "lenght=1 s"], &["--set", "`lenght`", "did you mean `length`?"]);
     refused(&["--set", "credit.slice_n=5"], &["--set", "`slice_n`", "did you mean `slice_ns`?"]);
@@ -319,22 +325,28 @@ fn policies_are_listed_with_all_that_they_are_made_of() {
         |arguments: &[&str]| succeeded(steelyard(&directory).args(arguments).output().unwrap());
     let all = list(&["policies"]);
     let json: serde_json::Value = serde_json::from_str(&list(&["policies", "--json"])).unwrap();
-    for discipline in json.as_array().unwrap() {
-        let name = discipline["name"].as_str().unwrap();
+    for part in json.as_array().unwrap() {
+        let name = part["name"].as_str().unwrap();
         let one = list(&["policies", name]);
         assert!(all.contains(&one), "{one}");
-        for vintage in discipline["vintages"].as_array().unwrap() {
+        for vintage in part["vintages"].as_array().into_iter().flatten() {
             assert!(one.contains(&format!("{name}@{}", vintage.as_str().unwrap())), "{one}");
         }
+        // A governor is set as part of a policy that it suits.
+        let governed = part["suits"][0].as_str().map(|suits| format!("{suits}+{name}"));
+        assert_eq!(part["kind"] == "governor", governed.is_some(), "{one}");
         // What is listed can be set.
-        for parameter in discipline["parameters"].as_array().unwrap() {
+        for parameter in part["parameters"].as_array().unwrap() {
             let key = parameter["name"].as_str().unwrap();
             assert!(one.contains(&format!("\n  {key}  ")), "{key}: {one}");
             for (vintage, value) in parameter["defaults"].as_object().unwrap() {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let policy = format!("{name}@{vintage}");
+                let (policy, key) = match &governed {
+                    Some(policy) => (policy.clone(), format!("{name}.{key}")),
+                    None => (format!("{name}@{vintage}"), key.to_owned()),
+                };
                 let mut policy = steelyard_policy::Policy::named(&policy).unwrap();
-                policy.set(key, &value).unwrap();
+                policy.set(&key, &value).unwrap();
                 assert!(one.contains(&value), "{value}: {one}");
             }
         }

@@ -566,8 +566,17 @@ impl Simulation {
         }
         let now = self.policy_now();
         let state = &mut self.queues[queue as usize].state;
-        let requests = ffi::sy_reset(&self.policy, state, units, now);
+        let domain = &mut self.domains[self.vcpus[chosen as usize].domain as usize].state;
+        let governor = &mut self.governor;
+        let requests = ffi::sy_reset(&self.policy, state, governor, domain, units, now);
         self.queue_requests(queue, requests);
+        if requests & request::REWEIGH != 0 {
+            // Ids are indices plus one.
+            for id in self.governor.reweigh.into_iter().filter(|&id| id > 0) {
+                let domain = &mut self.domains[id as usize - 1].state;
+                ffi::sy_reweigh(&self.policy, &mut self.governor, domain);
+            }
+        }
     }
 
     /// 5. Who ran waits again, or is parked, or moves.

@@ -46,6 +46,7 @@ pub struct Simulation {
     end_ns: u64,
     timers: Timers,
     accounting: ffi::Accounting,
+    governor: ffi::Governor,
     pcpus: Vec<Pcpu>,
     queues: Vec<Queue>,
     domains: Vec<Domain>,
@@ -233,6 +234,7 @@ impl Simulation {
             end_ns: 0,
             timers: Timers::new(0),
             accounting: ffi::Accounting::default(),
+            governor: ffi::Governor::default(),
             pcpus: vec![],
             queues: vec![],
             domains: vec![],
@@ -292,7 +294,7 @@ impl Simulation {
 
     fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
         let domain = self.domains.len() as u32;
-        let mut state = ffi::Domain::default();
+        let mut state = ffi::Domain::of(u64::from(domain) + 1);
         let reservation = config.sedf.as_ref();
         let settings = Settings {
             weight: config.weight.into(),

@@ -27,8 +27,7 @@ pub fn policy(name: &str) -> Policy {
 
 /// The value of a parameter of the policy.
 pub fn parameter(policy: &Policy, name: &str) -> u64 {
-    let index = policy.discipline().parameters.iter().position(|known| known.name == name);
-    policy.values()[index.expect("a parameter of the policy")]
+    policy.value(name).expect("a parameter of the policy")
 }
 
 /// A host on which the machinery costs nothing.

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * reset-boost: the domain that runs out of credit most often gets more weight for a while.
+ *
+ * Mechanism: Credit2 resets a queue when the vCPU chosen has no credit left. Each reset counts for
+ * the domain that caused it. At the first reset after an interval the domain with the highest count
+ * is boosted: if it was boosted already its rate grows, otherwise the rate starts at 2, and who was
+ * boosted before gets its weight back. Its weight in effect is the one asked for times the rate.
+ * Then all counts start at 0.
+ *
+ * Source: K. Kang and J. Lee, "Mcredit2: Enhanced High-Performance Xen Scheduler via Dynamic Weight
+ * Allocation", Journal of Sensors, 2018. With credit2@xen-4.5 it is `mcredit2`.
+ *
+ * State: of the host, who is boosted at which rate, who leads, since when. Of a domain, its count
+ * and the number of the interval that it belongs to: a count of an earlier interval is 0, so that
+ * nobody walks over the domains to clear them.
+ *
+ * Signal: sy_reset(). Knob: weight. Has a meaning only for a discipline that resets: credit2.
+ *
+ * Open readings, as parameters:
+ *  - interval_ns: the paper's n ticks are not given. The default is 100 ms: ten resets of a busy
+ *    queue, so that the highest count says something, and far below the seconds of its experiments.
+ *  - growth: the text says the rate "increases two times"; squaring is the other reading.
+ *  - end_intervals: published, a boost ends only by another domain's. With k > 0 it also ends when
+ *    nobody has reset for k intervals, seen at the next reset.
+ * The listing divides by the rate at the last step, against the text; it multiplies here.
+ */
+#ifndef STEELYARD_RESET_BOOST_H
+#define STEELYARD_RESET_BOOST_H
+
+#include "../vocabulary.h"
+
+/* clang-format off */
+#define RESET_BOOST_PARAMETERS(X) \
+	X(RESET_BOOST_INTERVAL_NS, "interval_ns", "ns", 1 * SY_MS, 60 * SY_S, \
+	  "shortest time between two changes of a boost", "Kang and Lee 2018: n ticks, not given", 100 * SY_MS) \
+	X(RESET_BOOST_GROWTH, "growth", "doubled|squared", 0, 1, \
+	  "how the rate of who stays boosted grows", "Kang and Lee 2018, text", 0) \
+	X(RESET_BOOST_END_INTERVALS, "end_intervals", "intervals", 0, 1000000, \
+	  "without a reset for so long a boost ends; 0: only by another's", "ours; Kang and Lee 2018: 0", 0)
+/* clang-format on */
+
+enum reset_boost_parameter { RESET_BOOST_PARAMETERS(SY_PARAMETER_INDEX)
+				     RESET_BOOST_PARAMETER_COUNT };
+_Static_assert((int)RESET_BOOST_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, "parameters fit");
+
+struct reset_boost {
+	u64 boosted; /* id of the domain, or 0 */
+	u64 rate; /* of its boost */
+	u64 leader; /* id of the domain with the highest count of this interval */
+	u64 leader_count;
+	u64 interval; /* number of this interval */
+	u64 changed_ns; /* when it began */
+	u64 reset_ns; /* the last reset */
+};
+
+struct reset_boost_domain {
+	u64 count; /* resets caused in `interval` */
+	u64 interval;
+};
+
+_Static_assert(sizeof(struct reset_boost) <= sizeof(((struct sy_governor *)0)->state[0]), "fits");
+_Static_assert(sizeof(struct reset_boost_domain) <= sizeof(((struct sy_domain *)0)->governor[0]),
+	       "fits");
+
+static inline struct reset_boost *reset_boost(struct sy_governor *g)
+{
+	return (struct reset_boost *)g->state[SY_RESET_BOOST];
+}
+
+static inline struct reset_boost_domain *reset_boost_domain(struct sy_domain *d)
+{
+	return (struct reset_boost_domain *)d->governor[SY_RESET_BOOST];
+}
+
+static inline u64 reset_boost_parameter(const struct sy_policy *p, enum reset_boost_parameter name)
+{
+	return p->governor_parameter[SY_RESET_BOOST][name];
+}
+
+/* A domain of weight 1 is at the greatest weight with this rate. */
+static inline u64 reset_boost_grow(const struct sy_policy *p, u64 rate)
+{
+	u64 factor = reset_boost_parameter(p, RESET_BOOST_GROWTH) ? rate : 2;
+
+	return sy_min(rate * factor, SY_WEIGHT_MAX);
+}
+
+/* A vCPU of this domain had a queue reset. */
+SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			    u64 now)
+{
+	struct reset_boost *b = reset_boost(g);
+	struct reset_boost_domain *bd = reset_boost_domain(d);
+	u64 interval_ns = reset_boost_parameter(p, RESET_BOOST_INTERVAL_NS);
+	u64 end_intervals = reset_boost_parameter(p, RESET_BOOST_END_INTERVALS);
+	u64 passed_ns = now > b->changed_ns ? now - b->changed_ns : 0;
+	u64 quiet_ns = now > b->reset_ns ? now - b->reset_ns : 0;
+
+	if (bd->interval != b->interval)
+		bd->count = 0;
+	bd->interval = b->interval;
+	bd->count++;
+	if (bd->count > b->leader_count) {
+		b->leader = d->id;
+		b->leader_count = bd->count;
+	}
+	b->reset_ns = now;
+	if (passed_ns < interval_ns)
+		return 0;
+
+	g->reweigh[0] = b->boosted;
+	if (b->boosted && end_intervals && quiet_ns / end_intervals >= interval_ns) {
+		b->boosted = 0;
+	} else if (b->boosted == b->leader) {
+		b->rate = reset_boost_grow(p, b->rate);
+	} else {
+		b->boosted = b->leader;
+		b->rate = 2;
+	}
+	g->reweigh[1] = b->boosted;
+	b->leader = 0;
+	b->leader_count = 0;
+	b->interval++;
+	b->changed_ns = now;
+	return SY_REWEIGH;
+}
+
+/* The domain's weight in effect, 1..65535. */
+SY_FN u64 reset_boost_weight(struct sy_governor *g, const struct sy_domain *d, u64 weight)
+{
+	const struct reset_boost *b = reset_boost(g);
+
+	return b->boosted == d->id ? sy_min(weight * b->rate, SY_WEIGHT_MAX) : weight;
+}
+
+#ifdef SY_DESCRIBE
+static const struct sy_parameter reset_boost_parameters[] = { RESET_BOOST_PARAMETERS(
+	SY_PARAMETER_DESCRIPTION) };
+
+static const struct sy_description reset_boost_description = {
+	"reset-boost",
+	"Mcredit2's governor: the domain that runs out of credit most often gets more weight",
+	{ 0 },
+	RESET_BOOST_PARAMETER_COUNT,
+	reset_boost_parameters
+};
+#endif
+
+#endif

@@ -15,6 +15,6 @@ fn main() {
         .warnings(true)
         .extra_warnings(true)
         .warnings_into_errors(true)
-        .opt_level(2)
+        .opt_level(3)
         .compile("steelyard_policy");
 }

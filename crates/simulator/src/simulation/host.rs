@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use steelyard_policy::{ffi, request, step, verdict};
 
-use super::{EPOCH_NS, NONE, Simulation, Status, guest};
+use super::{EPOCH_NS, EVERYWHERE, NONE, Simulation, Status, Vcpu, guest};
 
 impl Simulation {
     // ---- What policies ask for ----
@@ -335,8 +335,7 @@ impl Simulation {
                 let mut best = (0, NONE);
                 for index in 0..self.queues[queue as usize].pcpus.len() {
                     let pcpu = self.queues[queue as usize].pcpus[index];
-                    let allowed = self.vcpus[vcpu as usize].allowed as usize;
-                    if self.allowed[allowed].contains(pcpu) {
+                    if self.may_use(&self.vcpus[vcpu as usize], pcpu) {
                         let lead = self.lead(vcpu, pcpu);
                         if lead > best.0 {
                             best = (lead, pcpu);
@@ -386,6 +385,11 @@ impl Simulation {
         }
         let pcpus = &self.queues[self.vcpus[vcpu as usize].queue as usize].pcpus;
         pcpus[0]..pcpus[pcpus.len() - 1] + 1
+    }
+
+    #[inline]
+    fn may_use(&self, vcpu: &Vcpu, pcpu: u32) -> bool {
+        vcpu.allowed == EVERYWHERE || self.allowed[vcpu.allowed as usize].contains(pcpu)
     }
 
     /// The first idle pCPU in the range that the vCPU may use.
@@ -441,10 +445,7 @@ impl Simulation {
             self.vcpu_requests(previous, requests & !request::RESCHEDULE);
         }
         let mut chosen = self.choose_here(pcpu, previous);
-        let now = self.policy_now();
-        let entry = &mut self.pcpus[pcpu as usize];
-        let best = (chosen != NONE).then(|| &self.vcpus[chosen as usize].state);
-        if ffi::sy_look_further(&self.policy, &mut entry.state, best, now) {
+        if self.looks_further(pcpu, chosen) {
             let stolen = self.steal(pcpu, chosen);
             if stolen != NONE {
                 chosen = stolen;
@@ -491,7 +492,7 @@ impl Simulation {
         let mut first = NONE;
         for candidate in queue.waiting.iter() {
             let vcpu = &self.vcpus[candidate as usize];
-            if !self.allowed[vcpu.allowed as usize].contains(pcpu) {
+            if !self.may_use(vcpu, pcpu) {
                 continue;
             }
             if first == NONE {
@@ -513,7 +514,19 @@ impl Simulation {
         if best.is_some() { previous } else { first }
     }
 
-    /// 3. Who comes from another queue, nearest first, if the policy says so.
+    /// 3. Whether the policy wants to see other queues.
+    #[inline]
+    fn looks_further(&mut self, pcpu: u32, chosen: u32) -> bool {
+        if self.queues.len() == 1 {
+            return false;
+        }
+        let now = self.policy_now();
+        let best = self.vcpus.get(chosen as usize).map(|vcpu| &vcpu.state);
+        let state = &mut self.pcpus[pcpu as usize].state;
+        ffi::sy_look_further(&self.policy, state, best, now)
+    }
+
+    /// Who comes from another queue, nearest first, if the policy says so.
     fn steal(&self, pcpu: u32, chosen: u32) -> u32 {
         let entry = &self.pcpus[pcpu as usize];
         let best = (chosen != NONE).then(|| &self.vcpus[chosen as usize].state);
@@ -528,7 +541,7 @@ impl Simulation {
                 let queue = &self.queues[peer as usize];
                 for candidate in queue.waiting.iter() {
                     let vcpu = &self.vcpus[candidate as usize];
-                    if !self.allowed[vcpu.allowed as usize].contains(pcpu) {
+                    if !self.may_use(vcpu, pcpu) {
                         continue;
                     }
                     match ffi::sy_steal(
@@ -594,8 +607,8 @@ impl Simulation {
         self.enqueue(vcpu);
         if move_to != NONE {
             self.interrupt_for(vcpu);
-        } else if self.queues[self.vcpus[vcpu as usize].queue as usize].pcpus.len() > 1
-            && !self.idle.is_empty()
+        } else if !self.idle.is_empty()
+            && self.queues[self.vcpus[vcpu as usize].queue as usize].pcpus.len() > 1
         {
             // Another pCPU of the queue may be idle.
             if let Some(idle) = self.nearest_idle(vcpu, self.idle_range(vcpu, step::QUEUE)) {

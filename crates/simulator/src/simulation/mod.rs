@@ -26,6 +26,9 @@ use crate::workload::{Backend, Order, Packet, Program};
 /// No index.
 const NONE: u32 = u32::MAX;
 
+/// The first of the sets of pCPUs that vCPUs may use: all.
+const EVERYWHERE: u32 = 0;
+
 /// One run of one host under one policy. The same arguments give the same bytes, anywhere.
 pub struct Simulation {
     // Constant.
@@ -38,7 +41,7 @@ pub struct Simulation {
     tick_ns: u64,
     account_ns: u64,
     timer_base: TimerBase,
-    /// Sets of pCPUs that vCPUs may use.
+    /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`].
     allowed: Vec<Mask>,
 
     // The host.
@@ -341,7 +344,7 @@ impl Simulation {
     fn create_vcpu(&mut self, domain: u32, pin: Option<&crate::units::CpuSet>) {
         let pcpus = self.topology.pcpus;
         let allowed = match pin {
-            None => 0,
+            None => EVERYWHERE as usize,
             Some(pin) => {
                 let mask = Mask::of(pcpus, pin.iter());
                 let known = self.allowed.iter().position(|other| *other == mask);

@@ -8,7 +8,7 @@ use steelyard_policy::Policy;
 use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
-use steelyard_simulator::workload::{Busy, Client, Disk, Ping, Spinlock, Web, Workload};
+use steelyard_simulator::workload::{Busy, Client, Disk, Ping, Spinlock, Stream, Web, Workload};
 
 fn free_host(pcpus: u32) -> Host {
     Host { costs: no_costs(), ..Host::with_pcpus(pcpus) }
@@ -210,6 +210,23 @@ fn a_starved_driver_domain_slows_the_network() {
         };
         let (fed, starved) = (mean_ms(4096), mean_ms(16));
         assert!(starved > 2.0 * fed, "{policy}: {starved} after {fed} ms");
+    }
+}
+
+/// Where nothing takes any time, time passes nevertheless.
+#[test]
+fn devices_without_delay_do_not_stop_time() {
+    let mut host = free_host(1);
+    host.io.wire_latency = Nanoseconds(0);
+    host.io.disk_latency = Nanoseconds(0);
+    host.io.link_mbit_per_s = 10_000_000;
+    host.io.disk_mbyte_per_s = 1_000_000;
+    let stream = Stream { packet_bytes: 1, packet_service: Nanoseconds(0), ..Stream::default() };
+    let disk = Disk { block_bytes: 1, block_service: Nanoseconds(0) };
+    let domain = Domain::new("fast", 1).with_task(1, stream).with_task(1, disk);
+    let setup = Setup { host, domains: vec![domain] };
+    for policy in policies() {
+        assert_eq!(run(&setup, &policy, 1, 10 * US).elapsed_ns, 10 * US);
     }
 }
 

@@ -97,10 +97,11 @@ impl Simulation {
         self.orders = orders;
     }
 
-    /// When a link that is free from then on has sent so many bytes.
+    /// When a link that is free from then on has sent so many bytes. At least 1 ns: else a window of
+    /// packets could go round for ever at one time.
     fn transmit(&self, free_ns: u64, bytes: u64) -> u64 {
         let ns = u128::from(bytes) * 8_000 / u128::from(self.io.link_mbit_per_s.max(1));
-        self.now_ns.max(free_ns).saturating_add(ns.min(u128::from(u64::MAX >> 2)) as u64)
+        self.now_ns.max(free_ns).saturating_add(ns.clamp(1, u128::from(u64::MAX >> 2)) as u64)
     }
 
     /// A guest sends.
@@ -143,7 +144,7 @@ impl Simulation {
                 let begin_ns = self.now_ns.max(self.devices.disk_free_ns);
                 let bytes_ns =
                     u128::from(packet.bytes) * 1_000 / u128::from(self.io.disk_mbyte_per_s.max(1));
-                let bytes_ns = bytes_ns.min(u128::from(u64::MAX >> 2)) as u64;
+                let bytes_ns = bytes_ns.clamp(1, u128::from(u64::MAX >> 2)) as u64;
                 let done_ns =
                     begin_ns.saturating_add(self.io.disk_latency.0).saturating_add(bytes_ns);
                 self.devices.disk_free_ns = done_ns;

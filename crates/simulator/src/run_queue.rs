@@ -45,6 +45,7 @@ impl RunQueue {
     }
 
     /// The vCPU must be in the queue with this key.
+    #[inline(always)]
     pub fn remove(&mut self, key: u64, vcpu: u32) {
         // Mostly it is the first.
         if self.first() == Some(vcpu) {

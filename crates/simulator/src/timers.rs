@@ -56,7 +56,7 @@ impl Timers {
     }
 
     /// Lets the timer fire at this time, not before now, instead of when it was set for.
-    #[inline]
+    #[inline(always)]
     pub fn set(&mut self, timer: u32, time_ns: u64) {
         let time_ns = time_ns.max(self.now_ns);
         let node = FIRST_TIMER + timer;

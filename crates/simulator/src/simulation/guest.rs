@@ -79,7 +79,7 @@ impl Simulation {
 
     /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
     /// progress is that of now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arm(&mut self, pcpu: u32) {
         let entry = &self.pcpus[pcpu as usize];
         let vcpu = &self.vcpus[entry.current as usize];
@@ -106,7 +106,7 @@ impl Simulation {
             } else if thread.spins {
                 self.pause_loop_exit(pcpu);
             } else {
-                self.advance(pcpu);
+                self.advance(pcpu, current);
             }
         }
         // Interrupted pCPUs choose when the event is over, and are armed then.
@@ -132,10 +132,9 @@ impl Simulation {
 
     // ---- Threads ----
 
-    /// The thread on the pCPU has done its step: it takes the next ones up to one that needs time.
+    /// The thread on the pCPU and vCPU has done its step: it takes the next ones up to one that needs time.
     #[inline]
-    fn advance(&mut self, pcpu: u32) {
-        let vcpu = self.pcpus[pcpu as usize].current;
+    fn advance(&mut self, pcpu: u32, vcpu: u32) {
         let mut steps = 0;
         loop {
             let thread = self.vcpus[vcpu as usize].thread;

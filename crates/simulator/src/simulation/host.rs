@@ -120,17 +120,21 @@ impl Simulation {
     }
 
     /// Lets a pCPU choose again, after what happens now.
+    #[inline]
     pub(super) fn interrupt(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
         if !entry.interrupted {
             entry.interrupted = true;
-            self.interrupted.push_back(pcpu);
-            self.idle.remove(pcpu);
+            if entry.current == NONE {
+                self.idle.remove(pcpu);
+            }
+            self.interrupted.push(pcpu);
         }
     }
 
     // ---- Queues ----
 
+    #[inline(always)]
     fn enqueue(&mut self, vcpu: u32) {
         let now = self.policy_now();
         let entry = &mut self.vcpus[vcpu as usize];
@@ -145,6 +149,7 @@ impl Simulation {
         }
     }
 
+    #[inline(always)]
     fn dequeue(&mut self, vcpu: u32) {
         let entry = &mut self.vcpus[vcpu as usize];
         let queue = &mut self.queues[entry.queue as usize];
@@ -197,7 +202,7 @@ impl Simulation {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge_quietly(&mut self, pcpu: u32) -> u32 {
         let now_ns = self.now_ns;
         let entry = &mut self.pcpus[pcpu as usize];
@@ -674,7 +679,7 @@ impl Simulation {
     }
 
     /// 7. For how long; then it is looked at again, or earlier for its guest. As [`Simulation::arm`].
-    #[inline]
+    #[inline(always)]
     fn set_slice(&mut self, pcpu: u32, vcpu: u32) {
         let now = self.policy_now();
         let entry = &mut self.pcpus[pcpu as usize];

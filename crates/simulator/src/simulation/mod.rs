@@ -59,7 +59,7 @@ pub struct Simulation {
     /// Queues in which a vCPU waits.
     nonempty: Mask,
     /// pCPUs that must choose again, in the order in which they were interrupted.
-    interrupted: VecDeque<u32>,
+    interrupted: Vec<u32>,
     /// Queues that asked for balance.
     unbalanced: VecDeque<u32>,
     /// Where the search for an idle pCPU in rotation goes on.
@@ -244,7 +244,7 @@ impl Simulation {
             vcpus: vec![],
             idle: Mask::of(pcpus, 0..pcpus),
             nonempty: Mask::empty(pcpus),
-            interrupted: VecDeque::new(),
+            interrupted: vec![],
             unbalanced: VecDeque::new(),
             rotor: 0,
             account_order: (0..setup.domains.len() as u32).collect(),
@@ -517,8 +517,10 @@ impl Simulation {
 
     /// Lets interrupted pCPUs choose, until none is left.
     fn settle(&mut self) {
+        let mut next = 0;
         loop {
-            if let Some(pcpu) = self.interrupted.pop_front() {
+            if let Some(&pcpu) = self.interrupted.get(next) {
+                next += 1;
                 self.pcpus[pcpu as usize].interrupted = false;
                 self.schedule(pcpu);
             } else if let Some(queue) = self.unbalanced.pop_front() {
@@ -527,6 +529,7 @@ impl Simulation {
                 break;
             }
         }
+        self.interrupted.clear();
     }
 }
 

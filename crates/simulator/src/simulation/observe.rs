@@ -32,8 +32,8 @@ impl Default for History {
 impl History {
     #[inline]
     fn push(&mut self, vcpu: u32, start_ns: u64, end_ns: u64) {
-        self.runs[self.next] = (vcpu, start_ns, end_ns);
-        self.next = (self.next + 1) % REMEMBERED;
+        self.runs[self.next % REMEMBERED] = (vcpu, start_ns, end_ns);
+        self.next = self.next.wrapping_add(1);
     }
 }
 
@@ -79,7 +79,7 @@ impl Simulation {
     }
 
     /// No vCPU runs on the pCPU any more; the one that did has this status from now on.
-    #[inline]
+    #[inline(always)]
     pub(super) fn vacate(&mut self, pcpu: u32, status: Status) {
         let now_ns = self.now_ns;
         let entry = &mut self.pcpus[pcpu as usize];

@@ -76,6 +76,10 @@ fuzz: ## each parser with random input for a minute; needs a nightly toolchain b
 		cargo +nightly fuzz run "$$parser" -- -max_total_time=60; \
 	done
 
+.PHONY: xen
+xen: ## Debian's Xen with the scheduler built in, in target/xen
+	@xen/build
+
 .PHONY: clean
 clean: ## remove what was built
 	$(cargo) clean

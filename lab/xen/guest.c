@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A paravirtual Xen guest of a few kB whose vCPUs compute and sleep in turn and measure what they
+ * get. No library, no interrupts: events stay masked, time and run states are read from memory that
+ * Xen keeps up to date, and sleep is a poll that only its timeout ends.
+ *
+ * Command line, times in ns of Xen's clock (since the host's boot):
+ *	begin=, end=	what happens between the two is measured
+ *	compute=	CPU time between two sleeps; 0: no sleep
+ *	sleep=		length of a sleep
+ *	vcpus=
+ * At the end vCPU 0 prints a line for each vCPU on the console; the domain then sleeps for good.
+ */
+#include <stdint.h>
+#include <stddef.h>
+
+#define __XEN_INTERFACE_VERSION__ 0x00041300
+#include <public/xen.h>
+#include <public/vcpu.h>
+#include <public/sched.h>
+#include <public/elfnote.h>
+#include <public/event_channel.h>
+#include <public/io/console.h>
+
+typedef uint64_t u64;
+typedef uint32_t u32;
+
+#define VCPUS_MAX 16
+#define STACK_BYTES 8192
+#define VIRTUAL_BASE 0xffffffff80000000UL
+#define PAGE_BYTES 4096UL
+
+__asm__(".section .note.xen, \"a\", @note\n"
+	".align 4\n.long 4\n.long 2f - 1f\n.long 5\n.asciz \"Xen\"\n1: .asciz \"xen-3.0\"\n2:\n" /* version */
+	".align 4\n.long 4\n.long 2f - 1f\n.long 6\n.asciz \"Xen\"\n1: .asciz \"lab\"\n2:\n" /* system */
+	".align 4\n.long 4\n.long 2f - 1f\n.long 8\n.asciz \"Xen\"\n1: .asciz \"generic\"\n2:\n" /* loader */
+	".align 4\n.long 4\n.long 8\n.long 1\n.asciz \"Xen\"\n.quad _start\n" /* entry */
+	".align 4\n.long 4\n.long 8\n.long 3\n.asciz \"Xen\"\n.quad 0xffffffff80000000\n" /* base */
+	".align 4\n.long 4\n.long 8\n.long 4\n.asciz \"Xen\"\n.quad 0xffffffff80000000\n" /* offset */
+	".previous\n");
+
+__asm__(".text\n.globl _start\n_start:\n"
+	"	cld\n"
+	"	lea stacks + 8192(%rip), %rsp\n"
+	"	mov %rsi, %rdi\n"
+	"	xor %ebp, %ebp\n"
+	"	call start\n"
+	"1:	jmp 1b\n"
+	".globl start_other\nstart_other:\n"
+	"	cld\n"
+	"	xor %ebp, %ebp\n"
+	"	call run\n" /* its number is in rdi */
+	"1:	jmp 1b\n");
+
+struct measured {
+	struct vcpu_runstate_info runstate; /* Xen writes it at every switch to or from this vCPU */
+	u64 at_begin[4], at_end[4];
+	u64 seen_entry, seen_waited; /* the last run state looked at */
+	u64 worst_wait, switches;
+	u64 rounds; /* of computing */
+	volatile u32 done;
+} __attribute__((aligned(64)));
+
+static struct start_info *info;
+static volatile struct xencons_interface *console;
+static struct measured measured[VCPUS_MAX];
+unsigned char stacks[VCPUS_MAX][STACK_BYTES] __attribute__((aligned(4096)));
+static struct vcpu_info vcpu_infos[PAGE_BYTES / sizeof(struct vcpu_info)] __attribute__((aligned(4096)));
+static struct vcpu_guest_context context;
+static u64 begin, end, compute, sleep_time, vcpus;
+static volatile u64 sink;
+
+extern void start_other(void);
+
+static long hypercall(long number, long a, long b, long c)
+{
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result), "+D"(a), "+S"(b), "+d"(c) : "0"(number)
+			 : "rcx", "r11", "r10", "r8", "memory");
+	return result;
+}
+
+static u64 frame_of(const void *address)
+{
+	const u64 *frames = (const u64 *)info->mfn_list;
+
+	return frames[((u64)address - VIRTUAL_BASE) / PAGE_BYTES];
+}
+
+/* ---- Time ---- */
+
+static u64 ticks(void)
+{
+	u32 low, high;
+
+	__asm__ volatile("lfence; rdtsc" : "=a"(low), "=d"(high));
+	return (u64)high << 32 | low;
+}
+
+static u64 now(u64 vcpu)
+{
+	volatile struct vcpu_time_info *time = &vcpu_infos[vcpu].time;
+	u64 delta, system;
+	u32 version;
+
+	do {
+		version = time->version;
+		__asm__ volatile("" : : : "memory");
+		delta = ticks() - time->tsc_timestamp;
+		delta = time->tsc_shift < 0 ? delta >> -time->tsc_shift : delta << time->tsc_shift;
+		system = time->system_time +
+			 (u64)((unsigned __int128)delta * time->tsc_to_system_mul >> 32);
+		__asm__ volatile("" : : : "memory");
+	} while (version & 1 || version != time->version);
+	return system;
+}
+
+static void sleep_until(u64 time)
+{
+	struct sched_poll poll = { .nr_ports = 0, .timeout = time };
+
+	hypercall(__HYPERVISOR_sched_op, SCHEDOP_poll, (long)&poll, 0);
+}
+
+/* Time in each run state up to now; returns now. */
+static u64 look(u64 vcpu, u64 times[4])
+{
+	struct measured *m = &measured[vcpu];
+	volatile struct vcpu_runstate_info *r = &m->runstate;
+	u64 entry, time, i;
+
+	do {
+		entry = r->state_entry_time;
+		for (i = 0; i < 4; i++)
+			times[i] = r->time[i];
+		time = now(vcpu);
+	} while (entry != r->state_entry_time);
+	if (time > entry)
+		times[RUNSTATE_running] += time - entry;
+	if (entry != m->seen_entry) {
+		/* It ran last before at most one wait: a run is longer than the time between two looks. */
+		u64 wait = times[RUNSTATE_runnable] - m->seen_waited;
+
+		if (time >= begin) {
+			m->switches++;
+			if (wait > m->worst_wait)
+				m->worst_wait = wait;
+		}
+		m->seen_entry = entry;
+		m->seen_waited = times[RUNSTATE_runnable];
+	}
+	return time;
+}
+
+/* ---- Console ---- */
+
+static void publish(u32 produced)
+{
+	struct evtchn_send send = { .port = info->console.domU.evtchn };
+
+	__asm__ volatile("" : : : "memory");
+	console->out_prod = produced;
+	hypercall(__HYPERVISOR_event_channel_op, EVTCHNOP_send, (long)&send, 0);
+}
+
+static void print(const char *text)
+{
+	u32 produced = console->out_prod;
+
+	for (; *text; text++) {
+		while (produced - console->out_cons >= sizeof(console->out)) {
+			publish(produced);
+			sleep_until(now(0) + 1000000);
+		}
+		console->out[produced++ & (sizeof(console->out) - 1)] = *text;
+	}
+	publish(produced);
+}
+
+static void print_number(u64 value)
+{
+	char text[24], *digit = text + sizeof(text);
+
+	*--digit = '\0';
+	do {
+		*--digit = '0' + value % 10;
+		value /= 10;
+	} while (value);
+	print(" ");
+	print(digit);
+}
+
+static u64 option(const char *name)
+{
+	const char *text = (const char *)info->cmd_line;
+	u64 value = 0, i;
+
+	for (; *text; text++) {
+		if (text != (const char *)info->cmd_line && text[-1] != ' ')
+			continue;
+		for (i = 0; name[i] && text[i] == name[i]; i++)
+			;
+		if (name[i] || text[i] != '=')
+			continue;
+		for (text += i + 1; *text >= '0' && *text <= '9'; text++)
+			value = value * 10 + (u64)(*text - '0');
+		break;
+	}
+	return value;
+}
+
+/* ---- What a vCPU does ---- */
+
+static void work(u64 vcpu)
+{
+	struct measured *m = &measured[vcpu];
+	u64 times[4], start, time, i;
+
+	while (now(vcpu) < begin)
+		sleep_until(begin);
+	look(vcpu, m->at_begin);
+	m->worst_wait = 0;
+	m->switches = 0;
+	start = m->at_begin[RUNSTATE_running];
+	for (;;) {
+		for (i = 0; i < 200; i++)
+			sink++;
+		time = look(vcpu, times);
+		if (time >= end)
+			break;
+		if (!compute || times[RUNSTATE_running] - start < compute)
+			continue;
+		m->rounds++;
+		sleep_until(time + sleep_time < end ? time + sleep_time : end);
+		time = look(vcpu, times);
+		if (time >= end)
+			break;
+		start = times[RUNSTATE_running];
+	}
+	for (i = 0; i < 4; i++)
+		m->at_end[i] = times[i];
+	__asm__ volatile("" : : : "memory");
+	m->done = 1;
+}
+
+void run(u64 vcpu)
+{
+	struct vcpu_register_vcpu_info place = {
+		.mfn = frame_of(vcpu_infos),
+		.offset = (u32)(vcpu * sizeof(struct vcpu_info)),
+	};
+	struct vcpu_register_runstate_memory_area area = { .addr.v = &measured[vcpu].runstate };
+
+	hypercall(__HYPERVISOR_vcpu_op, VCPUOP_register_vcpu_info, (long)vcpu, (long)&place);
+	hypercall(__HYPERVISOR_vcpu_op, VCPUOP_register_runstate_memory_area, (long)vcpu, (long)&area);
+	work(vcpu);
+	if (!vcpu)
+		return;
+	for (;;)
+		sleep_until(now(vcpu) + 1000000000000UL);
+}
+
+static void start_others(void)
+{
+	u64 vcpu;
+
+	for (vcpu = 1; vcpu < vcpus; vcpu++) {
+		context = (struct vcpu_guest_context){
+			.flags = VGCF_in_kernel,
+			.user_regs = {
+				.rip = (u64)start_other,
+				.rsp = (u64)stacks[vcpu] + STACK_BYTES - 16,
+				.rdi = vcpu,
+				.cs = FLAT_KERNEL_CS,
+				.ss = FLAT_KERNEL_SS,
+				.rflags = 1 << 9,
+			},
+			.kernel_ss = FLAT_KERNEL_SS,
+			.kernel_sp = (u64)stacks[vcpu] + STACK_BYTES - 16,
+			.ctrlreg[3] = xen_pfn_to_cr3(frame_of((void *)info->pt_base)),
+		};
+		if (hypercall(__HYPERVISOR_vcpu_op, VCPUOP_initialise, (long)vcpu, (long)&context) ||
+		    hypercall(__HYPERVISOR_vcpu_op, VCPUOP_up, (long)vcpu, 0)) {
+			print("a vCPU did not start\r\n");
+			return;
+		}
+	}
+}
+
+void start(struct start_info *start_info)
+{
+	static const int states[] = { RUNSTATE_running, RUNSTATE_runnable, RUNSTATE_blocked, RUNSTATE_offline };
+	u64 vcpu, i;
+
+	info = start_info;
+	/* The console's page follows the start info page and that of xenstore. */
+	console = (void *)((char *)info + 2 * PAGE_BYTES);
+	begin = option("begin");
+	end = option("end");
+	compute = option("compute");
+	sleep_time = option("sleep");
+	vcpus = option("vcpus");
+	if (vcpus > VCPUS_MAX)
+		vcpus = VCPUS_MAX;
+	start_others();
+	run(0);
+	for (vcpu = 0; vcpu < vcpus; vcpu++) {
+		struct measured *m = &measured[vcpu];
+
+		while (!m->done)
+			sleep_until(now(0) + 10000000);
+		print("vcpu");
+		print_number(vcpu);
+		for (i = 0; i < 4; i++)
+			print_number(m->at_end[states[i]] - m->at_begin[states[i]]);
+		print_number(m->worst_wait);
+		print_number(m->switches);
+		print_number(m->rounds);
+		print("\r\n");
+	}
+	print("end\r\n");
+	for (;;)
+		sleep_until(now(0) + 1000000000000UL);
+}
+
+/* The compiler calls it to copy structures. */
+void *memset(void *to, int value, size_t size)
+{
+	char *byte = to;
+
+	while (size--)
+		*byte++ = (char)value;
+	return to;
+}
+
+void *memcpy(void *to, const void *from, size_t size)
+{
+	char *byte = to;
+	const char *source = from;
+
+	while (size--)
+		*byte++ = *source++;
+	return to;
+}

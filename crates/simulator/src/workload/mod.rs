@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs in guests. Each workload is one module behind [`Program`]: a configuration that a
+//! What runs in guests. Each workload is one module behind `Program`: a configuration that a
 //! scenario can write, and a program that says, thread by thread, what comes next.
 //!
-//! To add one: a module here, a variant of [`Workload`], an arm in [`Workload::program`].
+//! To add one: a module here, a variant of [`Workload`], an arm in `Workload::program`.
 
 mod backend;
 mod busy;

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler knows of each vCPU, domain, queue and pCPU. The loader reads these tables in
+ * the program's .bss by the same layout (src/state.rs).
+ */
+#ifndef STEELYARD_STATE_H
+#define STEELYARD_STATE_H
+
+/* Powers of two: an index is brought into range by a mask, which the verifier understands. */
+#define MAX_VCPUS 1024
+#define MAX_DOMAINS 256
+#define MAX_PCPUS 256
+
+#define NONE 0xffffffffu
+
+enum status {
+	STATUS_FREE, /* of a slot: nobody's */
+	STATUS_BLOCKED,
+	STATUS_WAITING,
+	STATUS_RUNNING,
+};
+
+struct vcpu {
+	struct sy_vcpu state;
+	u64 since_ns; /* of its status */
+	u64 gotten_ns;
+	u64 waited_ns;
+	u64 blocked_ns;
+	u64 worst_wait_ns;
+	u64 switches;
+	u64 migrations;
+	u64 preemptions;
+	s32 pid; /* of the thread */
+	u32 status;
+	u32 domain;
+	u32 queue;
+	u32 ran_on; /* pCPU, or NONE */
+	u32 move_to; /* pCPU whose queue it goes to when it is queued next, or NONE */
+	u32 queued; /* 1 while it is in, or on its way into, its queue */
+	u32 woken; /* 1 from a wake until it is queued */
+};
+
+struct domain {
+	struct sy_domain state;
+	s32 pid; /* of the process; 0: a free slot */
+	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
+};
+
+struct queue {
+	struct sy_queue state;
+	u64 resets;
+	u32 first_pcpu; /* it serves state.pcpus of them from this one on */
+	u32 balance_due; /* 1: asked for */
+};
+
+struct pcpu {
+	struct sy_pcpu state;
+	u64 charged_ns; /* when the vCPU that runs here was charged last */
+	u64 slice_end_ns;
+	u64 tick_due_ns;
+	u64 idle_since_ns;
+	u32 current; /* vCPU that runs here, or NONE */
+	u32 queue;
+	u32 other_runs; /* 1 while a task that is no vCPU runs here */
+	u32 other_had_turn; /* 1: it was the other tasks' turn last */
+};
+
+#endif

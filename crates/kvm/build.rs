@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles the scheduler to BPF and generates its Rust face, where the feature asks for it.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    #[cfg(feature = "bpf")]
+    bpf::build();
+}
+
+#[cfg(feature = "bpf")]
+mod bpf {
+    use std::env;
+    use std::path::PathBuf;
+
+    /// Names of the compiler, best first; `CLANG` overrides them.
+    const CLANGS: [&str; 6] = ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang"];
+
+    /// Every operation has the parameters that the kernel gives it, used or not.
+    const ARGUMENTS: [&str; 6] =
+        ["-I../../policy", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
+
+    pub fn build() {
+        println!("cargo:rerun-if-changed=bpf");
+        println!("cargo:rerun-if-changed=../../policy");
+        println!("cargo:rerun-if-env-changed=CLANG");
+        let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+        for name in ["steelyard", "observer"] {
+            let source = format!("bpf/{name}.bpf.c");
+            libbpf_cargo::SkeletonBuilder::new()
+                .source(&source)
+                .clang(clang())
+                .clang_args(ARGUMENTS)
+                .build_and_generate(out.join(format!("{name}.skel.rs")))
+                .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
+        }
+    }
+
+    fn clang() -> String {
+        env::var("CLANG").unwrap_or_else(|_| {
+            let in_path = |name: &str| {
+                env::var_os("PATH")
+                    .is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(name).exists()))
+            };
+            CLANGS.into_iter().find(|name| in_path(name)).unwrap_or("clang").to_owned()
+        })
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loads the scheduler, and takes it away again.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, PrintLevel, set_print};
+use steelyard_policy::Policy;
+
+use crate::skeleton::scheduler::types::{bss, sy_policy};
+use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
+use crate::{KvmError, check};
+
+/// How often the loader looks whether it should end, or has been ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Print what libbpf and the verifier say.
+    pub verbose: bool,
+    /// For tests of what happens then: tasks of this name are lost.
+    pub lose: String,
+}
+
+/// A running scheduler. The kernel schedules by itself again when this is dropped, or its process
+/// ends in whatever way.
+pub struct Scheduler {
+    skeleton: SteelyardSkel<'static>,
+    _link: Link,
+}
+
+impl Scheduler {
+    /// Makes this policy schedule the vCPUs of this host.
+    ///
+    /// # Errors
+    /// Any [`KvmError`] but [`KvmError::Ejected`]; nothing is changed then.
+    pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
+        set_print((!options.verbose).then_some((PrintLevel::Debug, |_, _| {})));
+        check::host()?;
+        // Lives as long as the process: the skeleton borrows it, and is never loaded twice.
+        let storage: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut builder = SteelyardSkelBuilder::default();
+        builder.obj_builder.debug(options.verbose);
+        let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.policy_constant = constant(policy);
+            constants.pcpus_count = pcpus()?;
+            for (to, from) in constants.lost_comm.iter_mut().zip(options.lose.bytes().take(15)) {
+                *to = from as i8;
+            }
+        }
+        let mut skeleton =
+            open.load().map_err(|error| KvmError::Refused("load the program", error))?;
+        let link = skeleton
+            .maps
+            .steelyard_ops
+            .attach_struct_ops()
+            .map_err(|error| KvmError::Refused("start the scheduler", error))?;
+        Ok(Scheduler { skeleton, _link: link })
+    }
+
+    /// Waits until `stop` says so.
+    ///
+    /// # Errors
+    /// [`KvmError::Ejected`] if the kernel puts an end to it before that.
+    pub fn wait(&self, stop: impl Fn() -> bool) -> Result<(), KvmError> {
+        while !stop() {
+            self.check()?;
+            sleep(LOOK);
+        }
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), KvmError> {
+        let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
+        // SAFETY: the pointer is to a field of the map's memory, which the kernel changes.
+        let kind = unsafe { ptr::read_volatile(&raw const state.exit_kind) };
+        if kind == 0 {
+            return Ok(());
+        }
+        Err(ejected(state, kind))
+    }
+}
+
+fn ejected(state: &bss, kind: u32) -> KvmError {
+    KvmError::Ejected { kind, reason: text(&state.exit_reason), message: text(&state.exit_message) }
+}
+
+fn text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> =
+        bytes.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+/// The policy as the program has it: the same struct of the core, by its C name.
+fn constant(policy: &Policy) -> sy_policy {
+    const { assert!(size_of::<sy_policy>() == size_of::<steelyard_policy::Parameters>()) };
+    // SAFETY: both are `struct sy_policy`, plain words without padding, of the same size.
+    unsafe { ptr::from_ref(policy.parameters()).cast::<sy_policy>().read() }
+}
+
+/// CPUs of this host; the program numbers them as the kernel does.
+fn pcpus() -> Result<u32, KvmError> {
+    let most = length(|tables: &bss| &tables.pcpus);
+    let count = libbpf_rs::num_possible_cpus().unwrap_or(1);
+    match u32::try_from(count) {
+        Ok(count) if count as usize <= most => Ok(count),
+        _ => Err(KvmError::TooManyPcpus(most)),
+    }
+}
+
+fn length<T, const N: usize>(_table: impl Fn(&bss) -> &[T; N]) -> usize {
+    N
+}

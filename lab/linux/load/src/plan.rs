@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What shall run in the test machine, as `lab/linux/run` is given it.
+
+use serde::{Deserialize, Serialize};
+
+/// The whole plan.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// A policy, or "stock" for the kernel's own scheduler.
+    pub policy: String,
+    /// CPUs of the machine; `lab/linux/run` reads it.
+    #[allow(dead_code)]
+    pub cpus: u32,
+    /// Before anything is measured.
+    #[serde(default = "second_ms")]
+    pub warm_up_ms: u64,
+    /// Measured.
+    pub length_ms: u64,
+    /// What vCPUs are.
+    #[serde(default)]
+    pub vcpus_are: VcpusAre,
+    /// What happens to the scheduler after the measurement.
+    #[serde(default)]
+    pub end: End,
+    pub domains: Vec<Domain>,
+}
+
+fn second_ms() -> u64 {
+    1000
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VcpusAre {
+    /// vCPUs of KVM that run a guest.
+    #[default]
+    Kvm,
+    /// Threads with the name of a vCPU that compute by themselves: for a machine without KVM, and
+    /// only under the kernel's own scheduler, since Steelyard's does not take them for vCPUs.
+    Threads,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Ctrl-C.
+    #[default]
+    Interrupted,
+    /// Killed without a chance to clean up.
+    Killed,
+    /// A task is never dispatched, until the kernel ejects the scheduler.
+    Stalled,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    pub name: String,
+    pub vcpus: u32,
+    /// 256 stands for the default `cpu.weight` of 100.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// CPU time between sleeps; 0: it never sleeps.
+    #[serde(default)]
+    pub compute_ns: u64,
+    #[serde(default)]
+    pub sleep_ns: u64,
+    /// Each time is drawn evenly from 0 to twice the above.
+    #[serde(default)]
+    pub random: bool,
+    /// CPUs that its vCPUs may use; empty: all.
+    #[serde(default)]
+    pub pin: Vec<usize>,
+}
+
+fn default_weight() -> u32 {
+    256
+}

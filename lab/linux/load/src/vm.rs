@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A virtual machine of one page of code: its vCPUs compute, and sleep when they have computed long
+//! enough, by their threads' CPU clocks.
+
+use std::io;
+use std::time::Duration;
+use std::{ptr, thread};
+
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+
+use crate::plan::{Domain, VcpusAre};
+
+const MEMORY_BYTES: usize = 0x10000;
+const CODE_AT: u64 = 0x1000;
+/// mov ecx, 20000; dec ecx; jnz; out 0x10, al; jmp to the beginning. In 16-bit mode. It asks every
+/// 80 us or so, where an instruction takes 2 ns, whether it has computed long enough.
+const COMPUTE_AND_ASK: [u8; 15] = [
+    0x66, 0xb9, 0x20, 0x4e, 0, 0, // mov ecx, 20000
+    0x66, 0x49, // dec ecx
+    0x75, 0xfc, // jnz -4
+    0xe6, 0x10, // out 0x10, al
+    0xeb, 0xf2, // jmp -14
+    0xf4, // hlt
+];
+/// jmp to itself: no exit but by interrupts.
+const COMPUTE: [u8; 2] = [0xeb, 0xfe];
+
+pub fn run(domain: &Domain, are: VcpusAre) -> Result<(), Box<dyn std::error::Error>> {
+    let vcpus = match are {
+        VcpusAre::Kvm => Some(create(domain)?),
+        VcpusAre::Threads => None,
+    };
+    let mut vcpus = vcpus.unwrap_or_default().into_iter();
+    let mut threads = vec![];
+    for index in 0..domain.vcpus {
+        let vcpu = vcpus.next();
+        let mut pace = Pace::new(domain, index);
+        let pin = domain.pin.clone();
+        threads.push(thread::spawn(move || -> io::Result<()> {
+            become_vcpu(index, &pin)?;
+            match vcpu {
+                Some(mut vcpu) => loop {
+                    match vcpu.run() {
+                        Ok(VcpuExit::IoOut(..)) => pace.sleep_if_due(),
+                        Ok(exit) => return Err(io::Error::other(format!("{exit:?}"))),
+                        Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                },
+                None => loop {
+                    for count in 0..20_000 {
+                        std::hint::black_box(count);
+                    }
+                    pace.sleep_if_due();
+                },
+            }
+        }));
+    }
+    for thread in threads {
+        thread.join().map_err(|_| "a vCPU's thread panicked")??;
+    }
+    Ok(())
+}
+
+/// The thread gets the name that QEMU would give it, and its CPUs.
+fn become_vcpu(index: u32, pin: &[usize]) -> io::Result<()> {
+    let name = format!("CPU {index}/KVM\0");
+    // SAFETY: the name ends with a zero; the set is ours and of the size that is told.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+        if !pin.is_empty() {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            for &cpu in pin {
+                libc::CPU_SET(cpu, &mut set);
+            }
+            if libc::sched_setaffinity(0, size_of_val(&set), &raw const set) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
+    let kvm = Kvm::new()?;
+    let vm = kvm.create_vm()?;
+    // SAFETY: a fresh mapping, large enough for the code that is copied into it, and never unmapped.
+    unsafe {
+        let memory = libc::mmap(
+            ptr::null_mut(),
+            MEMORY_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        let code: &[u8] = if domain.sleep_ns > 0 { &COMPUTE_AND_ASK } else { &COMPUTE };
+        ptr::copy_nonoverlapping(
+            code.as_ptr(),
+            memory.cast::<u8>().add(CODE_AT as usize),
+            code.len(),
+        );
+        vm.set_user_memory_region(kvm_userspace_memory_region {
+            slot: 0,
+            flags: 0,
+            guest_phys_addr: 0,
+            memory_size: MEMORY_BYTES as u64,
+            userspace_addr: memory as u64,
+        })?;
+    }
+    let mut vcpus = vec![];
+    for index in 0..domain.vcpus {
+        let vcpu = vm.create_vcpu(index.into())?;
+        let mut segments = vcpu.get_sregs()?;
+        segments.cs.base = 0;
+        segments.cs.selector = 0;
+        vcpu.set_sregs(&segments)?;
+        let mut registers = vcpu.get_regs()?;
+        registers.rip = CODE_AT;
+        registers.rflags = 2;
+        vcpu.set_regs(&registers)?;
+        vcpus.push(vcpu);
+    }
+    Ok(vcpus)
+}
+
+/// When a vCPU sleeps, and for how long.
+struct Pace {
+    compute_ns: u64,
+    sleep_ns: u64,
+    random: Option<u64>,
+    sleep_at_ns: u64,
+}
+
+impl Pace {
+    fn new(domain: &Domain, index: u32) -> Pace {
+        // Any number that differs between vCPUs.
+        let seed = domain.name.bytes().fold(u64::from(index) + 1, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let mut pace = Pace {
+            compute_ns: domain.compute_ns,
+            sleep_ns: domain.sleep_ns,
+            random: domain.random.then_some(seed | 1),
+            sleep_at_ns: 0,
+        };
+        pace.sleep_at_ns = pace.draw(pace.compute_ns);
+        pace
+    }
+
+    fn sleep_if_due(&mut self) {
+        if self.sleep_ns == 0 || cpu_time_ns() < self.sleep_at_ns {
+            return;
+        }
+        thread::sleep(Duration::from_nanos(self.draw(self.sleep_ns)));
+        self.sleep_at_ns = cpu_time_ns() + self.draw(self.compute_ns);
+    }
+
+    /// The time, or one drawn around it: xorshift64 by G. Marsaglia.
+    fn draw(&mut self, time_ns: u64) -> u64 {
+        let Some(state) = &mut self.random else { return time_ns };
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state % (2 * time_ns).max(1)
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

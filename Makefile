@@ -63,9 +63,9 @@ cargo-test: ## the tests of the crates
 		END { printf "%d passed, %d failed, %d ignored\n", passed, failed, ignored }'
 
 .PHONY: bench
-bench: ## speed, instructions per event
+bench: ## speed, instructions per event, memory, and SimSo beside it
 	@scripts/install bench
-	$(cargo) bench --locked --workspace
+	@scripts/bench
 
 .PHONY: fuzz
 fuzz: ## each parser with random input for a minute; needs a nightly toolchain by rustup

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Speed and memory: `reference POLICY SECONDS [reference|scale]` runs one host and prints events
-//! per second of CPU time. An event is one wake, block, switch, tick, accounting or timer that the
-//! simulator processes.
+//! Speed and memory: `reference POLICY SECONDS [reference|scale|periodic]` runs one host and prints
+//! events per second of CPU time and the peak memory of the process. An event is one wake, block,
+//! switch, tick, accounting or timer that the simulator processes. `scripts/bench` reads this.
 
-use std::time::Instant;
-
+use rustix::time::{ClockId, clock_gettime};
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
-use steelyard_simulator::config::{Domain, Host, Setup};
-use steelyard_simulator::units::Nanoseconds;
-use steelyard_simulator::workload::{Busy, SysbenchCpu};
+
+#[path = "../benches/hosts.rs"]
+mod hosts;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().collect();
@@ -18,40 +17,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let policy = argument(1, "credit2");
     let seconds: u64 = argument(2, "1000").parse()?;
-    let (sockets, cores_per_socket, domains) = match argument(3, "reference").as_str() {
-        "scale" => (64, 8, 2048),
-        _ => (1, 4, 9),
-    };
-    let load = Busy {
-        compute: Nanoseconds::from_ms(27),
-        sleep: Nanoseconds::from_ms(200),
-        jitter_percent: 10,
-    };
-    let setup = Setup {
-        host: Host { sockets, cores_per_socket, threads_per_core: 2, ..Host::default() },
-        domains: (1..=domains)
-            .map(|number| {
-                let domain = Domain::new(format!("domain-{number}"), 4);
-                if number % 9 == 1 {
-                    domain.with_task(4, SysbenchCpu::default())
-                } else {
-                    domain.with_task(4, load.clone())
-                }
-            })
-            .collect(),
+    let setup = match argument(3, "reference").as_str() {
+        "scale" => hosts::scale(),
+        "periodic" => hosts::periodic(),
+        _ => hosts::reference(),
     };
     let mut simulation = Simulation::new(&setup, &Policy::named(&policy)?, 1)?;
-    let start = Instant::now();
+    let start_s = cpu_seconds();
     simulation.run_until(seconds * 1_000_000_000);
-    let elapsed = start.elapsed();
+    let spent_s = cpu_seconds() - start_s;
     let run = simulation.measure();
+    let events = run.events.total();
     println!(
-        "{:20} {:10} events in {:6.3} s: {:6.2} million/s  {:?}",
+        "{} {events} events in {spent_s:.6} s: {:.2} million/s, {} KiB; {:?}",
         run.policy,
-        run.events.total(),
-        elapsed.as_secs_f64(),
-        run.events.total() as f64 / elapsed.as_secs_f64() / 1e6,
+        events as f64 / spent_s / 1e6,
+        peak_kib()?,
         run.events,
     );
     Ok(())
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn peak_kib() -> Result<u64, Box<dyn std::error::Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let words = peak.unwrap_or_default().split_whitespace().next();
+    Ok(words.unwrap_or("0").parse()?)
 }

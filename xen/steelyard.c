@@ -331,19 +331,10 @@ static bool may_use(const struct host_vcpu *v, unsigned int cpu)
 /* From now on the vCPU is at home on this pCPU; the queue is not looked at. */
 static void settle_on(struct host *h, struct host_vcpu *v, unsigned int cpu)
 {
-	const struct vcpu *vcpu;
-
 	if (v->state.pcpu == cpu)
 		return;
 	h->pcpu[v->state.pcpu]->vcpus--;
 	h->pcpu[cpu]->vcpus++;
-	/* Xen counts the vCPUs of a pCPU that poll. */
-	for_each_sched_unit_vcpu (v->unit, vcpu) {
-		if (vcpu->is_urgent) {
-			atomic_dec(&per_cpu(sched_urgent_count, v->state.pcpu));
-			atomic_inc(&per_cpu(sched_urgent_count, cpu));
-		}
-	}
 	v->state.pcpu = cpu;
 	sched_set_res(v->unit, get_sched_res(cpu));
 }
@@ -354,7 +345,7 @@ static void assign(struct host *h, struct host_vcpu *v, unsigned int cpu, u64 no
 	struct host_queue *from = v->queue, *to = h->pcpu[cpu]->queue;
 	u32 left, joined;
 
-	ASSERT(!v->queued && !v->running && !v->saving);
+	ASSERT(!v->queued && !v->running && !v->unit->is_running);
 	if (from == to) {
 		settle_on(h, v, cpu);
 		return;
@@ -371,14 +362,23 @@ static void assign(struct host *h, struct host_vcpu *v, unsigned int cpu, u64 no
 	answer(h, v, joined | (left & ~(SY_SURVEY | SY_RESORT)), now);
 }
 
-/* The same for one that may be waiting. */
+/* The same for one that may be waiting, and without Xen having asked for it. */
 static void move(struct host *h, struct host_vcpu *v, unsigned int cpu, u64 now)
 {
+	unsigned int last = v->state.pcpu;
+	const struct vcpu *vcpu;
 	bool waits = v->queued;
 
 	if (waits)
 		dequeue(v);
 	assign(h, v, cpu, now);
+	/* Xen counts the vCPUs of a pCPU that sleep in a poll. */
+	for_each_sched_unit_vcpu (v->unit, vcpu) {
+		if (vcpu->is_urgent) {
+			atomic_dec(&per_cpu(sched_urgent_count, last));
+			atomic_inc(&per_cpu(sched_urgent_count, cpu));
+		}
+	}
 	if (waits && !v->queued && !v->parked)
 		enqueue(v, now);
 }
@@ -1030,7 +1030,6 @@ static void cf_check account_timer(void *data)
 	struct host_domain *d, *next;
 	struct host_vcpu *v;
 	unsigned long flags;
-	LIST_HEAD(first);
 	u32 requests;
 	u64 now;
 
@@ -1378,14 +1377,14 @@ static const struct {
 	{ "mcredit2", "credit2@xen-4.5+reset-boost" },
 };
 
-/* The next part of a text up to one of the separators, which is cut off; null at the end. */
-static char *next_part(char **text, const char *separators)
+/* The next part of a text up to the separator, which is cut off; null at the end. */
+static char *__init next_part(char **text, char separator)
 {
 	char *part = *text, *end;
 
-	if (!part || !*part)
+	if (!part)
 		return NULL;
-	end = strpbrk(part, separators);
+	end = strchr(part, separator);
 	*text = end ? end + 1 : NULL;
 	if (end)
 		*end = '\0';
@@ -1404,8 +1403,8 @@ static int __init policy_by_name(const char *name)
 		if (!strcmp(name, published[i].name))
 			safe_strcpy(text, published[i].meaning);
 	memset(&policy, 0, sizeof(policy));
-	vintage = next_part(&rest, "+");
-	part = vintage ? next_part(&vintage, "@") : NULL;
+	vintage = next_part(&rest, '+');
+	part = next_part(&vintage, '@');
 	for (i = 0; part && i < SY_DISCIPLINES; i++) {
 		if (!strcmp(part, disciplines[i]->name)) {
 			policy.discipline = i;
@@ -1421,7 +1420,7 @@ static int __init policy_by_name(const char *name)
 		return -EINVAL;
 	for (i = 0; i < description->parameters; i++)
 		policy.parameter[i] = description->parameter[i].value[chosen];
-	while ((part = next_part(&rest, "+"))) {
+	while ((part = next_part(&rest, '+'))) {
 		const struct sy_description *governor = governors[SY_RESET_BOOST];
 
 		/* The only governor there is, and it has a meaning for credit2 only. */
@@ -1855,13 +1854,14 @@ static int __init cf_check steelyard_global_init(void)
 		safe_strcpy(policy_name, opt_policy);
 	if (strcmp(policy_name, opt_policy) && policy_by_name(policy_name))
 		return -EINVAL;
-	while ((text = next_part(&rest, ","))) {
-		struct setting setting = { .name = next_part(&text, "="), .text = text, .result = -ENOENT };
+	while ((text = next_part(&rest, ','))) {
+		struct setting setting = { .name = next_part(&text, '='), .result = -ENOENT };
 
+		setting.text = text;
 		if (setting.text)
 			for_each_parameter(set_if_named, &setting);
-		if (setting.result)
-			printk(XENLOG_ERR "steelyard: parameter '%s' not set: %d\n", setting.name ?: "",
+		if (setting.result && *setting.name)
+			printk(XENLOG_ERR "steelyard: parameter '%s' not set: %d\n", setting.name,
 			       setting.result);
 	}
 	if (!strcmp(opt_sched, sched_steelyard_def.opt_name)) {

@@ -139,12 +139,7 @@ impl Recording {
             }
             all.add(&waits);
             let time = TimeMeasure { waits: waits.measure(), ..thread.time.clone() };
-            total.gotten_ns += time.gotten_ns;
-            total.waited_ns += time.waited_ns;
-            total.blocked_ns += time.blocked_ns;
-            total.switches += time.switches;
-            total.migrations += time.migrations;
-            total.preemptions += time.preemptions;
+            total.add_sums(&time);
             vcpus.push(VcpuMeasure { time });
         }
         total.waits = all.measure();

@@ -114,6 +114,21 @@ pub struct TimeMeasure {
     pub waits: Waits,
 }
 
+impl TimeMeasure {
+    /// Adds the sums of another; its single waits are left alone.
+    pub fn add_sums(&mut self, other: &TimeMeasure) {
+        self.gotten_ns += other.gotten_ns;
+        self.waited_ns += other.waited_ns;
+        self.blocked_ns += other.blocked_ns;
+        self.parked_ns += other.parked_ns;
+        self.overhead_ns += other.overhead_ns;
+        self.spun_ns += other.spun_ns;
+        self.switches += other.switches;
+        self.migrations += other.migrations;
+        self.preemptions += other.preemptions;
+    }
+}
+
 /// Single waits: from runnable to running.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {

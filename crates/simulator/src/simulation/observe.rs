@@ -218,15 +218,7 @@ impl Simulation {
         for vcpu in domain.vcpus.clone() {
             let measure = self.times(vcpu);
             waits.add(&self.vcpus[vcpu as usize].waits);
-            time.gotten_ns += measure.gotten_ns;
-            time.waited_ns += measure.waited_ns;
-            time.blocked_ns += measure.blocked_ns;
-            time.parked_ns += measure.parked_ns;
-            time.overhead_ns += measure.overhead_ns;
-            time.spun_ns += measure.spun_ns;
-            time.switches += measure.switches;
-            time.migrations += measure.migrations;
-            time.preemptions += measure.preemptions;
+            time.add_sums(&measure);
             vcpus.push(VcpuMeasure { time: measure });
         }
         time.waits = waits.measure();

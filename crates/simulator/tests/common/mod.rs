@@ -3,7 +3,7 @@
 //! questions to a trace.
 #![allow(dead_code)] // Each test file uses its part.
 
-use steelyard_policy::{Policy, disciplines};
+use steelyard_policy::{PUBLISHED, Policy, disciplines};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Costs, Domain, Setup};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
@@ -19,6 +19,12 @@ pub fn policies() -> Vec<Policy> {
         discipline.vintages.iter().map(|vintage| format!("{}@{vintage}", discipline.name))
     });
     names.map(|name| policy(&name)).collect()
+}
+
+/// These, and those published with governors, whose weights change by themselves.
+pub fn all_policies() -> Vec<Policy> {
+    let published = PUBLISHED.iter().map(|(name, _)| policy(name));
+    policies().into_iter().chain(published).collect()
 }
 
 pub fn policy(name: &str) -> Policy {

@@ -423,8 +423,12 @@ static unsigned int nearest_idle(struct host *h, const struct host_vcpu *v, u32 
 	for_each_cpu (cpu, &h->scratch) {
 		bool whole = cpumask_weight(per_cpu(cpu_sibling_mask, cpu)) > 1 && core_idle(h, cpu);
 		bool near = same_socket(cpu, last);
-		unsigned int rank = 1 + (whole ? 3 + near : cpu == last ? 2 : near);
+		unsigned int rank = near ? 2 : 1;
 
+		if (whole)
+			rank += 3;
+		else if (cpu == last)
+			rank = 3;
 		if (rank > best_rank) {
 			best_rank = rank;
 			best = cpu;

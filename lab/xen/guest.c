@@ -72,11 +72,20 @@ static volatile u64 sink;
 
 extern void start_other(void);
 
+/* What is in memory is written and read again here. */
+static void barrier(void)
+{
+	__asm__ volatile("" ::
+				 : "memory");
+}
+
 static long hypercall(long number, long a, long b, long c)
 {
 	long result;
 
-	__asm__ volatile("syscall" : "=a"(result), "+D"(a), "+S"(b), "+d"(c) : "0"(number)
+	__asm__ volatile("syscall"
+			 : "=a"(result), "+D"(a), "+S"(b), "+d"(c)
+			 : "0"(number)
 			 : "rcx", "r11", "r10", "r8", "memory");
 	return result;
 }
@@ -94,7 +103,8 @@ static u64 ticks(void)
 {
 	u32 low, high;
 
-	__asm__ volatile("lfence; rdtsc" : "=a"(low), "=d"(high));
+	__asm__ volatile("lfence; rdtsc"
+			 : "=a"(low), "=d"(high));
 	return (u64)high << 32 | low;
 }
 
@@ -106,12 +116,12 @@ static u64 now(u64 vcpu)
 
 	do {
 		version = time->version;
-		__asm__ volatile("" : : : "memory");
+		barrier();
 		delta = ticks() - time->tsc_timestamp;
 		delta = time->tsc_shift < 0 ? delta >> -time->tsc_shift : delta << time->tsc_shift;
 		system = time->system_time +
 			 (u64)((unsigned __int128)delta * time->tsc_to_system_mul >> 32);
-		__asm__ volatile("" : : : "memory");
+		barrier();
 	} while (version & 1 || version != time->version);
 	return system;
 }
@@ -159,7 +169,7 @@ static void publish(u32 produced)
 {
 	struct evtchn_send send = { .port = info->console.domU.evtchn };
 
-	__asm__ volatile("" : : : "memory");
+	barrier();
 	console->out_prod = produced;
 	hypercall(__HYPERVISOR_event_channel_op, EVTCHNOP_send, (long)&send, 0);
 }
@@ -240,7 +250,7 @@ static void work(u64 vcpu)
 	}
 	for (i = 0; i < 4; i++)
 		m->at_end[i] = times[i];
-	__asm__ volatile("" : : : "memory");
+	barrier();
 	m->done = 1;
 }
 

@@ -64,10 +64,13 @@ impl Simulation {
         }
         let vcpu = &mut self.vcpus[entry.current as usize];
         // What is owed to the machinery comes first.
-        let paid_ns = vcpu.debt_ns.min(elapsed_ns);
-        vcpu.debt_ns -= paid_ns;
-        vcpu.times.overhead_ns += paid_ns;
-        let ran_ns = elapsed_ns - paid_ns;
+        let mut ran_ns = elapsed_ns;
+        if vcpu.debt_ns > 0 {
+            let paid_ns = vcpu.debt_ns.min(elapsed_ns);
+            vcpu.debt_ns -= paid_ns;
+            vcpu.times.overhead_ns += paid_ns;
+            ran_ns -= paid_ns;
+        }
         vcpu.guest_left_ns = vcpu.guest_left_ns.saturating_sub(ran_ns);
         let thread = &mut self.threads[vcpu.thread as usize];
         thread.vruntime_ns += ran_ns;

@@ -35,6 +35,13 @@ impl History {
         self.runs[self.next % REMEMBERED] = (vcpu, start_ns, end_ns);
         self.next = self.next.wrapping_add(1);
     }
+
+    /// The runs that ended after this time.
+    fn since(&self, time_ns: u64) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let back =
+            (1..=REMEMBERED).map(|back| self.runs[self.next.wrapping_sub(back) % REMEMBERED]);
+        back.take_while(move |&(_, _, end_ns)| end_ns > time_ns)
+    }
 }
 
 /// Sums of one vCPU; see [`TimeMeasure`].
@@ -119,7 +126,7 @@ impl Simulation {
             let pcpu = &self.pcpus[pcpu as usize];
             let current = (pcpu.current != NONE)
                 .then(|| (pcpu.current, self.vcpus[pcpu.current as usize].since_ns, self.now_ns));
-            for (other, from, until) in pcpu.history.runs.iter().copied().chain(current) {
+            for (other, from, until) in pcpu.history.since(start_ns).chain(current) {
                 let overlap_ns = until.min(self.now_ns).saturating_sub(from.max(start_ns));
                 if other == NONE || other == vcpu || overlap_ns == 0 {
                     continue;

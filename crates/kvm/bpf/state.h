@@ -58,9 +58,11 @@ struct pcpu {
 	u64 charged_ns; /* when the vCPU that runs here was charged last */
 	u64 slice_end_ns;
 	u64 tick_due_ns;
-	u64 idle_since_ns;
 	u32 current; /* vCPU that runs here, or NONE */
+	u32 interrupted; /* vCPU that ran here until a task that is no vCPU came, or NONE */
+	u32 replaced; /* 1: the last choice was another than who ran */
 	u32 queue;
+	u32 coming; /* 1 from a choice until who was chosen runs */
 	u32 other_runs; /* 1 while a task that is no vCPU runs here */
 	u32 other_had_turn; /* 1: it was the other tasks' turn last */
 };

@@ -156,12 +156,22 @@ static __always_inline void interrupt(u32 pcpu)
 	scx_bpf_kick_cpu(pcpu, SCX_KICK_PREEMPT);
 }
 
-/* No vCPU runs there and no other task, as far as one can see without holding that pCPU still. */
+/* Lets an idle pCPU choose. Should a task have come there meanwhile, it keeps its time. */
+static __always_inline void nudge(u32 pcpu)
+{
+	__sync_fetch_and_add(&kicks, 1);
+	scx_bpf_kick_cpu(pcpu, 0);
+}
+
+/*
+ * No vCPU runs there and no other task, nor is about to, as far as one can see without holding that
+ * pCPU still.
+ */
 static __always_inline bool is_idle(u32 pcpu)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 
-	return c->current == NONE && !c->other_runs;
+	return c->current == NONE && !c->other_runs && !c->coming;
 }
 
 /* ---- With the lock held ---- */
@@ -469,26 +479,26 @@ static __noinline bool take_step(struct task_struct *p, u32 vcpu, u32 kind, u32 
 	struct vcpu *v = vcpu_at(vcpu);
 	u32 last = v->state.pcpu, queue = v->queue;
 	u32 within = plan & SY_STEPS_QUEUE ? queue : NONE;
-	u32 found = NONE;
+	u32 found = NONE, idle = NONE;
 	s64 greatest = 0;
 	u32 i;
 
 	switch (kind) {
 	case SY_STEP_LAST_IDLE:
 		if (is_idle(last))
-			found = last;
+			idle = last;
 		break;
 	case SY_STEP_LAST_LEAD:
 		if (lead(vcpu, last, now) > 0)
 			found = last;
 		break;
 	case SY_STEP_ONE_IDLE:
-		found = find_idle(p, last, within);
+		idle = find_idle(p, last, within);
 		break;
 	case SY_STEP_NEXT_IDLE:
-		found = find_idle(p, rotor < pcpus_count ? rotor : 0, within);
-		if (found != NONE)
-			rotor = found + 1;
+		idle = find_idle(p, rotor < pcpus_count ? rotor : 0, within);
+		if (idle != NONE)
+			rotor = idle + 1;
 		break;
 	case SY_STEP_ALL_IDLE:
 		bpf_for(i, 0, pcpus_count)
@@ -496,7 +506,7 @@ static __noinline bool take_step(struct task_struct *p, u32 vcpu, u32 kind, u32 
 			if (within != NONE && pcpu_at(i)->queue != within)
 				continue;
 			if (is_idle(i) && may_run(p, i)) {
-				interrupt(i);
+				nudge(i);
 				found = i;
 			}
 		}
@@ -516,20 +526,24 @@ static __noinline bool take_step(struct task_struct *p, u32 vcpu, u32 kind, u32 
 		}
 		break;
 	case SY_STEP_EVICT: {
-		u32 idle = NONE, runs = pcpu_at(last)->current;
+		u32 runs = pcpu_at(last)->current, any = NONE;
 
 		bpf_for(i, 0, pcpus_count)
 		{
 			if (is_idle(i))
-				idle = i;
+				any = i;
 		}
-		if (idle != NONE && runs != NONE && find_idle(p, last, NONE) == NONE &&
+		if (any != NONE && runs != NONE && find_idle(p, last, NONE) == NONE &&
 		    lead(vcpu, last, now) > 0) {
-			vcpu_at(runs)->move_to = idle;
+			vcpu_at(runs)->move_to = any;
 			found = last;
 		}
 		break;
 	}
+	}
+	if (idle != NONE) {
+		nudge(idle);
+		return true;
 	}
 	if (found == NONE)
 		return false;
@@ -617,7 +631,7 @@ static __always_inline void enqueue_vcpu(struct task_struct *p, u32 vcpu, u64 en
 		u32 idle = find_idle(p, v->state.pcpu, queue);
 
 		if (idle != NONE)
-			interrupt(idle);
+			nudge(idle);
 	}
 }
 
@@ -642,9 +656,8 @@ static __always_inline void enqueue_other(struct task_struct *p, u64 enq_flags)
 /* ---- The choice; the numbers are the steps at the head of steelyard.h ---- */
 
 /* 2. Who ran, or comes from the pCPU's own queue. `seen`: how many were looked at. */
-static __noinline u32 choose_here(u32 pcpu, u32 best, u32 *seen)
+static __noinline u32 choose_here(u32 pcpu, u32 best, u64 now, u32 *seen)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 queue = c->queue, first = NONE;
 	struct task_struct *p;
@@ -655,7 +668,7 @@ static __noinline u32 choose_here(u32 pcpu, u32 best, u32 *seen)
 		enum sy_verdict verdict;
 
 		*seen += 1;
-		if (vcpu == NONE || !may_run(p, pcpu))
+		if (vcpu == NONE || vcpu == best || !may_run(p, pcpu))
 			continue;
 		if (first == NONE)
 			first = vcpu;
@@ -672,9 +685,8 @@ static __noinline u32 choose_here(u32 pcpu, u32 best, u32 *seen)
 }
 
 /* 3. Who comes from another queue. */
-static __noinline u32 choose_elsewhere(u32 pcpu, u32 best)
+static __noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct pcpu *c = pcpu_at(pcpu);
 	struct task_struct *p;
 	u32 i;
@@ -712,7 +724,7 @@ static __noinline u32 choose_elsewhere(u32 pcpu, u32 best)
 }
 
 /* Moves a waiting vCPU out of its queue onto this pCPU; false if another pCPU was faster. */
-static __noinline bool take(u32 vcpu)
+static __noinline bool take(u32 vcpu, u32 pcpu)
 {
 	struct vcpu *v = vcpu_at(vcpu);
 	struct task_struct *p;
@@ -721,7 +733,8 @@ static __noinline bool take(u32 vcpu)
 	bpf_for_each(scx_dsq, p, v->queue, 0)
 	{
 		if (vcpu_of(p) == vcpu) {
-			moved = scx_bpf_dsq_move(&___it, p, SCX_DSQ_LOCAL, 0);
+			if (may_run(p, pcpu))
+				moved = scx_bpf_dsq_move(&___it, p, SCX_DSQ_LOCAL, 0);
 			break;
 		}
 	}
@@ -734,9 +747,8 @@ static __noinline bool take(u32 vcpu)
 }
 
 /* 4. Whoever runs on the queue's pCPUs is charged before a reset. */
-static __noinline void reset_if_due(u32 pcpu, u32 chosen)
+static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct vcpu *v = vcpu_at(chosen);
 	u32 queue = pcpu_at(pcpu)->queue, requests;
 	struct queue *q = queue_at(queue);
@@ -764,9 +776,9 @@ static __noinline void reset_if_due(u32 pcpu, u32 chosen)
 }
 
 /* 7. For how long; arms the pCPU's timer. */
-static __noinline u64 begin_slice(u32 pcpu)
+static __noinline u64 begin_slice(u32 pcpu, u64 now)
 {
-	u64 now = bpf_ktime_get_ns(), slice_ns = 0, wait_ns = 0;
+	u64 slice_ns = 0, wait_ns = 0;
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 key = pcpu, next = NONE;
 	struct task_struct *p;
@@ -801,32 +813,52 @@ static __noinline u64 begin_slice(u32 pcpu)
 	return slice_ns;
 }
 
+/*
+ * 1. Who ran: the task that the kernel says, or the vCPU that another task has interrupted since the
+ * last choice, which waits in the queue by now.
+ */
+static __noinline u32 who_ran(u32 pcpu, u32 ran, u64 now)
+{
+	struct pcpu *c = pcpu_at(pcpu);
+	u32 best = NONE, interrupted;
+	struct vcpu *v;
+
+	bpf_spin_lock(&lock);
+	interrupted = c->interrupted;
+	c->interrupted = NONE;
+	if (ran != NONE) {
+		answer_locked(c->queue, charge(pcpu, now));
+		if (vcpu_at(ran)->move_to == NONE && c->current == ran)
+			best = ran;
+	} else if (interrupted != NONE) {
+		v = vcpu_at(interrupted);
+		if (v->queued && v->queue == c->queue && v->state.pcpu == pcpu)
+			best = interrupted;
+	}
+	bpf_spin_unlock(&lock);
+	return best;
+}
+
 /* 1 to 4. Whether somebody was found: who ran, with a slice of its own, or another. */
 static __always_inline bool choose(u32 pcpu, struct task_struct *prev, u32 ran)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct pcpu *c = pcpu_at(pcpu);
-	u32 best = NONE, chosen, stolen, seen = 0, expected;
+	u32 best, chosen, stolen, seen = 0, expected;
 	bool further;
 
 	__sync_fetch_and_add(&choices, 1);
-	if (ran != NONE) {
-		bpf_spin_lock(&lock);
-		answer_locked(c->queue, charge(pcpu, now));
-		if (vcpu_at(ran)->move_to == NONE && c->current == ran)
-			best = ran;
-		bpf_spin_unlock(&lock);
-		if (best != NONE && !may_run(prev, pcpu))
-			best = NONE;
-	}
-	chosen = choose_here(pcpu, best, &seen);
+	best = who_ran(pcpu, ran, now);
+	if (prev && best != NONE && best == ran && !may_run(prev, pcpu))
+		best = NONE;
+	chosen = choose_here(pcpu, best, now, &seen);
 
 	bpf_spin_lock(&lock);
 	further = sy_look_further(policy(), &c->state, state_or_null(chosen), now);
 	expected = queue_at(c->queue)->state.queued;
 	bpf_spin_unlock(&lock);
 	if (further) {
-		stolen = choose_elsewhere(pcpu, chosen);
+		stolen = choose_elsewhere(pcpu, chosen, now);
 		if (stolen != NONE)
 			chosen = stolen;
 	}
@@ -836,13 +868,15 @@ static __always_inline bool choose(u32 pcpu, struct task_struct *prev, u32 ran)
 			interrupt(pcpu);
 		return false;
 	}
-	if (chosen != ran && !take(chosen)) {
+	if (chosen != ran && !take(chosen, pcpu)) {
 		interrupt(pcpu);
 		return false;
 	}
-	reset_if_due(pcpu, chosen);
-	if (chosen == ran)
-		set_slice(prev, sy_max(begin_slice(pcpu), 1));
+	reset_if_due(pcpu, chosen, now);
+	c->replaced = chosen != ran;
+	c->coming = chosen != ran;
+	if (prev && chosen == ran)
+		set_slice(prev, sy_max(begin_slice(pcpu, now), 1));
 	return true;
 }
 
@@ -915,8 +949,10 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 	u32 ran = goes_on ? vcpu_of(prev) : NONE;
 
 	/* In turns, so that neither vCPUs nor other tasks can keep each other waiting. */
+	c->coming = 0;
 	if (!c->other_had_turn && scx_bpf_dsq_move_to_local(OTHERS_DSQ)) {
 		c->other_had_turn = 1;
+		c->coming = 1;
 		return;
 	}
 	c->other_had_turn = 0;
@@ -924,6 +960,7 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (scx_bpf_dsq_move_to_local(OTHERS_DSQ)) {
 		c->other_had_turn = 1;
+		c->coming = 1;
 		return;
 	}
 	/* One that has become a vCPU goes through enqueue(), which sees that. */
@@ -939,6 +976,8 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 	u64 now = bpf_ktime_get_ns(), tick_ns, slice_ns;
 	struct vcpu *v;
 
+	c->replaced = 0;
+	c->coming = 0;
 	if (vcpu == NONE) {
 		c->other_runs = 1;
 		return;
@@ -968,7 +1007,7 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 	sy_start(policy(), &queue_at(v->queue)->state, &c->state, &v->state, now);
 	v->state.pcpu = pcpu;
 	bpf_spin_unlock(&lock);
-	slice_ns = begin_slice(pcpu);
+	slice_ns = begin_slice(pcpu, now);
 	set_slice(p, sy_max(slice_ns, 1));
 }
 
@@ -988,6 +1027,9 @@ void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
 	answer_locked(v->queue, charge(pcpu, now));
 	c->current = NONE;
 	c->state.busy = 0;
+	if (!c->replaced && runnable)
+		c->interrupted = vcpu;
+	c->replaced = 0;
 	if (runnable) {
 		set_status(v, STATUS_WAITING, now);
 		v->preemptions++;
@@ -1184,7 +1226,7 @@ static __noinline void balance(u32 queue)
 			scx_bpf_dsq_move_set_vtime(&___it, key);
 			scx_bpf_dsq_move_vtime(&___it, p, queue, 0);
 			if (is_idle(to))
-				interrupt(to);
+				nudge(to);
 		}
 		break;
 	}
@@ -1327,6 +1369,7 @@ static __always_inline void init_queues(void)
 
 		c->state.id = i;
 		c->current = NONE;
+		c->interrupted = NONE;
 		c->queue = queue;
 		if (i % size == 0)
 			queue_at(queue)->first_pcpu = i;

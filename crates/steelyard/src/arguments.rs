@@ -84,6 +84,12 @@ pub enum Command {
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },
+    /// Let a policy schedule the vCPUs of this Linux host.
+    #[cfg(feature = "kvm")]
+    Kvm {
+        #[command(subcommand)]
+        command: crate::kvm::Command,
+    },
     /// Print the JSON Schema of scenario files, for editors.
     #[command(after_help = examples!(
         "steelyard schema > scenario.schema.json"

@@ -6,6 +6,8 @@ mod compare;
 mod failure;
 mod import;
 mod interrupt;
+#[cfg(feature = "kvm")]
+mod kvm;
 mod policies;
 mod terminal;
 
@@ -37,6 +39,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Compare(arguments) => compare::run(arguments, &interrupt),
         Command::Policies { name, json } => policies::run(name.as_deref(), *json),
         Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
+        #[cfg(feature = "kvm")]
+        Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Schema => terminal::print(&steelyard_scenario::schema()),
         Command::Completions { shell } => {
             let mut script = vec![];

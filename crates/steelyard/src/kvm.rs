@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard kvm`: a policy schedules the vCPUs of this Linux host.
+
+use std::sync::atomic::Ordering;
+
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
+use steelyard_kvm::{KvmError, Options, Scheduler, status};
+use steelyard_policy::Policy;
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::{policies, terminal};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Schedule the vCPUs of this host by a policy, until Ctrl-C.
+    ///
+    /// Every thread that runs a vCPU of KVM is scheduled by the policy; its process is the domain,
+    /// whose weight is the `cpu.weight` of its control group. Other tasks take turns with the vCPUs.
+    /// When this ends, in whatever way, the kernel schedules by itself again.
+    Run {
+        /// Policy, such as credit2 or credit@xen-4.20.
+        #[arg(short, long, value_name = "P", hide_possible_values = true,
+            value_parser = PossibleValuesParser::new(offered()))]
+        policy: String,
+        /// Print what libbpf and the kernel's verifier say.
+        #[arg(short, long)]
+        verbose: bool,
+        /// Lose tasks of this name, to see that the kernel puts an end to it.
+        #[arg(long, value_name = "NAME", default_value = "", hide = true)]
+        lose: String,
+    },
+    /// Show what each domain and vCPU has got from the running policy.
+    Status {
+        /// For programs: described in docs/kvm.md.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Reservations need timers per vCPU, which this host does not have.
+fn offered() -> impl Iterator<Item = String> {
+    policies::names().filter(|name| !name.starts_with("sedf"))
+}
+
+pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
+    match command {
+        Command::Run { policy, verbose, lose } => {
+            let policy = Policy::named(policy)
+                .map_err(|error| Failure::System { what: "run", error: error.to_string() })?;
+            let options = Options { verbose: *verbose, lose: lose.clone() };
+            interrupt.while_writing(|asked| {
+                let scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
+                terminal::note(&format!(
+                    "{policy} schedules the vCPUs of this host; Ctrl-C ends it"
+                ));
+                scheduler.wait(|| asked.load(Ordering::Relaxed)).map_err(failure)
+            })
+        }
+        Command::Status { json } => {
+            let status = status().map_err(failure)?;
+            if !*json {
+                return terminal::print(&status.to_table());
+            }
+            let text = serde_json::to_string_pretty(&status)
+                .map_err(|error| Failure::Output(error.into()))?;
+            terminal::print(&(text + "\n"))
+        }
+    }
+}
+
+fn failure(error: KvmError) -> Failure {
+    Failure::System { what: "schedule the vCPUs of this host", error: error.to_string() }
+}

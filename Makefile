@@ -80,6 +80,10 @@ fuzz: ## each parser with random input for a minute; needs a nightly toolchain b
 xen: ## Debian's Xen with the scheduler built in, in target/xen
 	@xen/build
 
+.PHONY: lab
+lab: ## the test machine with Linux: fetch what it is made of, build what runs inside
+	lab/linux/prepare
+
 .PHONY: clean
 clean: ## remove what was built
 	$(cargo) clean

@@ -117,6 +117,7 @@ struct host_vcpu {
 	struct rb_node in_waiting;
 	u64 key;
 	unsigned int move_to; /* pCPU to which it moves when it stops */
+	unsigned int ran_on; /* pCPU on which it ran last */
 	bool inserted;
 	bool running;
 	bool queued;
@@ -848,13 +849,14 @@ static void reset_if_due(struct host *h, struct host_pcpu *p, struct host_vcpu *
 static bool start(struct host *h, struct host_pcpu *p, struct host_vcpu *v, u64 now)
 {
 	unsigned int cpu = p->state.id;
-	bool migrates = v->state.pcpu != cpu;
+	bool migrates = v->ran_on != SY_NONE && v->ran_on != cpu;
 	u64 tick_ns = sy_tick_ns(&policy);
 
 	end_wait(v, now);
 	v->running = true;
 	v->switches++;
 	v->migrations += migrates;
+	v->ran_on = cpu;
 	p->runs = v;
 	p->charged_ns = now;
 	p->state.busy = 1;
@@ -900,10 +902,8 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 			dequeue(stolen);
 			assign(h, stolen, cpu, now);
 			/* To leave a queue may have cost it its budget. */
-			if (!stolen->parked) {
+			if (!stolen->parked)
 				chosen = stolen;
-				migrated = true;
-			}
 		}
 		if (chosen)
 			reset_if_due(h, p, chosen, now);
@@ -919,7 +919,7 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 				enqueue(previous, now);
 		}
 		if (chosen)
-			migrated |= start(h, p, chosen, now);
+			migrated = start(h, p, chosen, now);
 	}
 	if (chosen || tasklet_work_scheduled)
 		cpumask_clear_cpu(cpu, &h->idle);
@@ -1099,6 +1099,7 @@ static void *cf_check steelyard_alloc_udata(const struct scheduler *ops, struct 
 	v->unit = unit;
 	v->domain = domain;
 	v->move_to = SY_NONE;
+	v->ran_on = SY_NONE;
 	if (domain)
 		init_timer(&v->timer, vcpu_timer, v, smp_processor_id());
 	return v;

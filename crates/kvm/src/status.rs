@@ -75,8 +75,6 @@ pub struct VcpuStatus {
     pub migrations: u64,
     /// Times that it lost a pCPU while it could have gone on.
     pub preemptions: u64,
-    /// What the policy counts in its favour, in the policy's own unit.
-    pub credit: i64,
 }
 
 /// Reads the tables of the scheduler that runs on this host.
@@ -158,7 +156,6 @@ fn vcpu_status(pid: i32, vcpu: &vcpu, now_ns: u64) -> VcpuStatus {
         switches: vcpu.switches,
         migrations: vcpu.migrations,
         preemptions: vcpu.preemptions,
-        credit: 0,
     }
 }
 
@@ -186,7 +183,7 @@ impl Status {
             let _ = writeln!(out, "{name} ({pid}): weight {weight}{now}");
             let _ = writeln!(
                 out,
-                "  {:<16} {:>8} {:>5} {:>12} {:>12} {:>12} {:>9} {:>10} {:>12}",
+                "  {:<16} {:>8} {:>5} {:>12} {:>12} {:>12} {:>9} {:>10}",
                 "vCPU",
                 "state",
                 "pCPU",
@@ -195,14 +192,13 @@ impl Status {
                 "worst ms",
                 "switches",
                 "migrations",
-                "credit",
             );
             for vcpu in &domain.vcpus {
                 let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
                 let _ = writeln!(
                     out,
-                    "  {:<16} {:>8} {:>5} {:>12} {:>12} {:>12} {:>9} {:>10} {:>12}",
+                    "  {:<16} {:>8} {:>5} {:>12} {:>12} {:>12} {:>9} {:>10}",
                     vcpu.name,
                     vcpu.state,
                     pcpu,
@@ -211,7 +207,6 @@ impl Status {
                     ms(vcpu.worst_wait_ns),
                     vcpu.switches,
                     vcpu.migrations,
-                    vcpu.credit,
                 );
             }
         }

@@ -230,7 +230,7 @@ fn wait_for(process: &mut Child) -> Result<ExitStatus, Box<dyn Error>> {
 
 /// A process whose name the scheduler was told to lose: it takes that name and never runs again.
 fn start_lost() -> std::io::Result<Child> {
-    Command::new("sh").args(["-c", "echo stalled > /proc/self/comm; while :; do :; done"]).spawn()
+    Command::new("sh").args(["-c", "printf stalled > /proc/self/comm; while :; do :; done"]).spawn()
 }
 
 /// CPU time of all threads of a process.

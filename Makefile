@@ -84,6 +84,11 @@ xen: ## Debian's Xen with the scheduler built in, in target/xen
 lab: ## the test machine with Linux: fetch what it is made of, build what runs inside
 	lab/linux/prepare
 
+.PHONY: conform
+conform: ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux; needs xen and lab
+	$(cargo) build --locked --release -p steelyard
+	lab/conform --write
+
 .PHONY: clean
 clean: ## remove what was built
 	$(cargo) clean

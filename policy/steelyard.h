@@ -7,7 +7,8 @@
  * The life of a vCPU as the host tells it:
  *	sy_vcpu_init, sy_join(queue),
  *	sy_wake, [queued by sy_key], sy_start, sy_charge ..., sy_block, sy_wake ...
- *	sy_leave(queue), sy_join(another) whenever its pCPU changes queue.
+ *	sy_leave(queue), v->pcpu set, sy_join(another) whenever its pCPU changes queue,
+ *	sy_block if it is runnable, sy_leave(queue), sy_vcpu_destroy.
  * A vCPU belongs to exactly one queue at any time, blocked or not.
  *
  * How a host chooses on a pCPU, always in this order:
@@ -17,12 +18,17 @@
  *	   sy_consider(), until TAKE or STOP. If none was taken and none ran, the
  *	   first one that may run here is taken.
  *	3. if sy_look_further(): walk other queues, nearest first, asking
- *	   sy_steal() per candidate, lowest key first, until TAKE.
+ *	   sy_steal() per candidate, lowest key first, until TAKE; STOP ends the
+ *	   walk of that queue only.
  *	4. sy_reset_due(); if not 0: sy_charge() for each vCPU that runs on a pCPU
  *	   of this queue (at most one per pCPU), then sy_reset().
- *	5. who ran and was not chosen is queued by its sy_key(), after its equals.
- *	6. sy_start() if the chosen one is not who ran.
- *	7. sy_slice(): choose again when that much time has passed.
+ *	5. who ran and was not chosen is queued by its sy_key(), after its equals;
+ *	   an idle pCPU of the same queue then looks at the queue.
+ *	6. c->busy and c->started_ns set, sy_start() if the chosen one is not who ran.
+ *	7. sy_slice(), with the same now as 6: choose again when that much time has
+ *	   passed.
+ * Where something else than a vCPU takes a pCPU for a while, the vCPU that it
+ * interrupted is who ran at the next choice.
  */
 #ifndef STEELYARD_H
 #define STEELYARD_H

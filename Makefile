@@ -29,8 +29,8 @@ test: ## install what is missing, run every test
 lint: ## formatting, warnings as errors, licenses
 	@echo "== lint"
 	$(cargo) fmt --check
-	find policy -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
-	shellcheck $$(git ls-files .ci scripts '*.sh')
+	clang-format --dry-run -Werror $$(git ls-files '*.[ch]')
+	shellcheck $$(git grep -lE '^#!(/bin/(ba)?sh|/usr/bin/env bash)')
 	scripts/check-spdx
 	$(cargo) clippy --locked --workspace --all-targets -- -D warnings
 

@@ -610,4 +610,27 @@ SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from
 	}
 }
 
+/* ---- For who looks on: monitors and tests ---- */
+
+/*
+ * What counts in favour of v, less what counts against it. Unit: the discipline's own; sedf: ns left
+ * of the slice of this period; credit: credits; credit2: ns of a pCPU at the queue's highest weight;
+ * fair: ns of virtual time by which it is behind the queue.
+ */
+SY_FN s64 sy_credit(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_credit(v);
+	case SY_CREDIT:
+		return credit_credits(v);
+	case SY_CREDIT2:
+		return credit2_credit_ns(p, q, v);
+	case SY_FAIR:
+		return fair_credit(q, v);
+	default:
+		return 0;
+	}
+}
+
 #endif

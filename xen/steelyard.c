@@ -1570,14 +1570,7 @@ static int cf_check steelyard_adjust_global(const struct scheduler *ops,
 
 static s64 credit(const struct host_vcpu *v)
 {
-	switch (policy.discipline) {
-	case SY_CREDIT:
-		return credit_credits(&v->state);
-	case SY_CREDIT2:
-		return credit2_credit_ns(&policy, &v->queue->state, &v->state);
-	default:
-		return 0;
-	}
+	return sy_credit(&policy, &v->queue->state, &v->state);
 }
 
 #define STATISTICS_HEAD "domain vcpu pcpu weight weight_now cap_percent gotten_ns waited_ns worst_wait_ns " \

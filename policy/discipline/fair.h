@@ -409,6 +409,15 @@ static inline void fair_renew_deadline(const struct sy_policy *p, const struct f
 	s->protected = 0;
 }
 
+/* Of who is in no queue's sums, that with which it left them. */
+SY_FN s64 fair_credit(const struct sy_queue *q, const struct sy_vcpu *v)
+{
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+
+	return s->place < FAIR_WAITING ? s->lag :
+					 fair_difference(fair_queue_const(q)->vruntime, s->vruntime);
+}
+
 /* ---- Into the queue's sums and out of them ---- */
 
 /* It wakes, or is parked no more. */

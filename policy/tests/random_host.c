@@ -110,7 +110,7 @@ static u64 calls_total;
 	X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
-	X(domain_change) X(vcpu_destroy)
+	X(domain_change) X(vcpu_destroy) X(credit)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -411,13 +411,27 @@ static void after(u32 requests, int i)
 		survey(vcpu->queue);
 }
 
+static s64 credit(int i)
+{
+	count(CALL_credit);
+	return sy_credit(&policy, queue_of(i), vcpus[i].state);
+}
+
+/* Where credit is given at accountings and resets, running earns none. */
 static void charge(int i)
 {
 	u64 ran_ns = now - vcpus[i].charged_ns;
+	s64 credit_before = credit(i);
+	u32 requests;
 
 	vcpus[i].charged_ns = now;
 	count(CALL_charge);
-	after(sy_charge(&policy, queue_of(i), domain_of(i), vcpus[i].state, ran_ns, now), i);
+	requests = sy_charge(&policy, queue_of(i), domain_of(i), vcpus[i].state, ran_ns, now);
+	check((policy.discipline != SY_CREDIT && policy.discipline != SY_CREDIT2) ||
+		      credit(i) <= credit_before,
+	      "vCPU %d: its credit grew while it ran", i);
+	last_call = call_name[CALL_charge];
+	after(requests, i);
 }
 
 /* ---- Moving, waking, interrupting ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the scheduler knows of each vCPU, domain, queue and pCPU. The loader reads these tables in
- * the program's .bss by the same layout (src/state.rs).
+ * the program's .bss by the same layout (src/status.rs).
  */
 #ifndef STEELYARD_STATE_H
 #define STEELYARD_STATE_H
@@ -42,6 +42,7 @@ struct vcpu {
 
 struct domain {
 	struct sy_domain state;
+	u64 resets; /* that its vCPUs caused */
 	s32 pid; /* of the process; 0: a free slot */
 	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
 };

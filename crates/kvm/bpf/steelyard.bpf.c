@@ -46,6 +46,8 @@ const volatile struct sy_policy policy_constant;
 const volatile u32 pcpus_count = 1;
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
+/* For who reads the status: nothing here uses it. */
+const volatile char policy_name[64];
 
 struct vcpu vcpus[MAX_VCPUS];
 struct domain domains[MAX_DOMAINS];
@@ -768,6 +770,7 @@ static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 		requests = sy_reset(policy(), &q->state, &governor, &domain_at(v->domain)->state,
 				    units, now);
 		q->resets++;
+		domain_at(v->domain)->resets++;
 		if (requests & SY_REWEIGH)
 			reweigh();
 		answer_locked(queue, requests);

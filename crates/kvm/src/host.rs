@@ -10,9 +10,9 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintLevel, set_print};
 use steelyard_policy::Policy;
 
-use crate::skeleton::scheduler::types::{bss, sy_policy};
+use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
-use crate::{KvmError, check};
+use crate::{KvmError, as_core, check, text};
 
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,11 +48,11 @@ impl Scheduler {
         builder.obj_builder.debug(options.verbose);
         let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.policy_constant = constant(policy);
+            // SAFETY: both are `struct sy_policy`.
+            constants.policy_constant = unsafe { *as_core(policy.parameters()) };
             constants.pcpus_count = pcpus()?;
-            for (to, from) in constants.lost_comm.iter_mut().zip(options.lose.bytes().take(15)) {
-                *to = from as i8;
-            }
+            write_text(&mut constants.policy_name, &policy.to_string());
+            write_text(&mut constants.lost_comm, &options.lose);
         }
         let mut skeleton =
             open.load().map_err(|error| KvmError::Refused("load the program", error))?;
@@ -91,17 +91,12 @@ fn ejected(state: &bss, kind: u32) -> KvmError {
     KvmError::Ejected { kind, reason: text(&state.exit_reason), message: text(&state.exit_message) }
 }
 
-fn text(bytes: &[i8]) -> String {
-    let bytes: Vec<u8> =
-        bytes.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
-    String::from_utf8_lossy(&bytes).trim().to_owned()
-}
-
-/// The policy as the program has it: the same struct of the core, by its C name.
-fn constant(policy: &Policy) -> sy_policy {
-    const { assert!(size_of::<sy_policy>() == size_of::<steelyard_policy::Parameters>()) };
-    // SAFETY: both are `struct sy_policy`, plain words without padding, of the same size.
-    unsafe { ptr::from_ref(policy.parameters()).cast::<sy_policy>().read() }
+/// Fills a string of the program, all but its last byte, which stays zero.
+fn write_text(to: &mut [i8], from: &str) {
+    let room = to.len() - 1;
+    for (to, from) in to[..room].iter_mut().zip(from.bytes()) {
+        *to = from as i8;
+    }
 }
 
 /// CPUs of this host; the program numbers them as the kernel does.

@@ -356,6 +356,7 @@ unsafe extern "C" {
         vcpu: &Vcpu,
         now: u64,
     ) -> i64;
+    pub safe fn sy_credit(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> i64;
 }
 
 #[cfg(test)]

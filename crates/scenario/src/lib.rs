@@ -13,4 +13,4 @@ mod recording;
 pub use diagnostic::{Diagnostic, Place, Source};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
 pub use import::{import, import_from};
-pub use load::{LabelledPolicy, Loaded, MAX_EVENTS, Options, load, load_text};
+pub use load::{LabelledPolicy, Loaded, MAX_EVENTS, Options, load, load_text, policy};

@@ -70,6 +70,10 @@ bench: ## speed, instructions per event, memory, and SimSo beside it
 	@scripts/install bench
 	@scripts/bench
 
+.PHONY: bench-live
+bench-live: ## instructions per scheduling decision in the real hosts; needs xen and lab
+	lab/bench-live
+
 .PHONY: fuzz
 fuzz: ## each parser with random input for a minute; needs a nightly toolchain by rustup
 	@scripts/install run

@@ -71,7 +71,7 @@ bench: ## speed, instructions per event, memory, and SimSo beside it
 	@scripts/bench
 
 .PHONY: bench-live
-bench-live: ## instructions per scheduling decision in the real hosts; needs xen and lab
+bench-live: lab ## instructions per scheduling decision in the real hosts
 	lab/bench-live
 
 .PHONY: fuzz

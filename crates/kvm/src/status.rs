@@ -43,7 +43,7 @@ pub struct Status {
 /// One domain: a process with vCPU threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct DomainStatus {
-    /// Name of its process.
+    /// What QEMU calls the VM (`-name`), or else the name of its process.
     pub name: String,
     /// Number of its process.
     pub pid: i32,
@@ -147,13 +147,15 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
     let occupied = tables.domains.iter().enumerate().filter(|(_, domain)| domain.pid != 0);
     let domains = occupied.map(|(index, domain)| {
         let own = tables.vcpus.iter().filter(|v| v.status != FREE && v.domain as usize == index);
-        let status = own.map(|vcpu| {
-            vcpu_status(domain.pid, vcpu, credit(constants, tables, vcpu), now_ns)
-        });
+        let status =
+            own.map(|vcpu| vcpu_status(domain.pid, vcpu, credit(constants, tables, vcpu), now_ns));
         let mut vcpus: Vec<_> = status.collect();
         vcpus.sort_by_key(|vcpu| vcpu.tid);
         DomainStatus {
-            name: name(&format!("/proc/{}/comm", domain.pid)),
+            name: fs::read(format!("/proc/{}/cmdline", domain.pid))
+                .ok()
+                .and_then(|command| guest_name(&command))
+                .unwrap_or_else(|| name(&format!("/proc/{}/comm", domain.pid))),
             pid: domain.pid,
             weight: domain.state.settings.weight,
             weight_now: domain.state.weight,
@@ -213,6 +215,14 @@ fn name(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "(gone)".to_owned(), |name| name.trim().to_owned())
 }
 
+/// The VM's name out of QEMU's command line: `-name NAME` or `-name guest=NAME`, options after a comma.
+fn guest_name(command: &[u8]) -> Option<String> {
+    let mut words = command.split(|&byte| byte == 0).skip_while(|&word| word != b"-name");
+    let options = String::from_utf8_lossy(words.nth(1)?).into_owned();
+    let first = options.split(',').next()?;
+    Some(first.strip_prefix("guest=").unwrap_or(first).to_owned())
+}
+
 /// The kernel's monotonic clock, which is the program's.
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -227,7 +237,7 @@ macro_rules! line {
         // Writing to a String cannot fail.
         let _ = writeln!(
             $out,
-            "{:<15} {:>7} {:>4} {:>9} {:>9} {:>8} {:>7} {:>5} {:>8}",
+            "{:<13} {:>7} {:>4} {:>9} {:>9} {:>8} {:>7} {:>5} {:>10}",
             $($column),*
         );
     };
@@ -237,25 +247,23 @@ impl Status {
     /// A table for people.
     pub fn to_table(&self) -> String {
         let Status { policy, choices, interrupts, resets, domains } = self;
-        let mut out = format!(
-            "{policy}: {choices} choices, {interrupts} interrupts, {resets} resets\n\n"
-        );
+        let mut out =
+            format!("{policy}: {choices} choices, {interrupts} interrupts, {resets} resets\n\n");
         line!(
-            out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "migr", "credit"
+            out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "migr",
+            "credit"
         );
         for domain in domains {
             let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus } = domain;
-            let _ = writeln!(
-                out,
-                "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets"
-            );
+            let _ =
+                writeln!(out, "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets");
             for vcpu in vcpus {
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
                 let name = format!("  {}", vcpu.name);
                 write_row(&mut out, &name, vcpu.state, &pcpu, vcpu.times, &vcpu.credit.to_string());
             }
             if vcpus.len() > 1 {
-                write_row(&mut out, "  together", "", "", *times, "");
+                write_row(&mut out, "  together", "", "", *times, "-");
             }
         }
         if domains.is_empty() {
@@ -279,4 +287,56 @@ fn write_row(out: &mut String, name: &str, state: &str, pcpu: &str, times: Times
         times.migrations,
         credit,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_has_the_name_that_qemu_was_given() {
+        let name = |command: &str| guest_name(command.replace(' ', "\0").as_bytes());
+        assert_eq!(name("qemu -name guest=web,debug-threads=on -m 1").as_deref(), Some("web"));
+        assert_eq!(name("qemu -name web -m 1").as_deref(), Some("web"));
+        assert_eq!(name("qemu -m 1"), None);
+        assert_eq!(name("qemu -name"), None);
+    }
+
+    #[test]
+    fn the_table_fits_80_columns() {
+        let times = Times {
+            gotten_ns: 123_456_789_000_000,
+            worst_wait_ns: 12_345_600_000,
+            switches: 1_234_567,
+            migrations: 12_345,
+            ..Times::default()
+        };
+        let vcpu = VcpuStatus {
+            name: "CPU 12/KVM".to_owned(),
+            tid: 1,
+            state: "running",
+            pcpu: Some(123),
+            credit: -123_456_789,
+            times,
+        };
+        let domain = DomainStatus {
+            name: "web".to_owned(),
+            pid: 1_234_567,
+            weight: 256,
+            weight_now: 65_535,
+            resets: 1_234_567,
+            times,
+            vcpus: vec![vcpu.clone(), vcpu],
+        };
+        let status = Status {
+            policy: "credit2@xen-4.20+reset-boost".to_owned(),
+            choices: 12_345_678,
+            interrupts: 1_234_567,
+            resets: 123_456,
+            domains: vec![domain],
+        };
+        let table = status.to_table();
+        assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+        assert!(table.contains("-123456789"), "{table}");
+    }
 }

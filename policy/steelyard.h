@@ -457,12 +457,16 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 	}
 }
 
-/* Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. */
-SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
+/*
+ * Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. next: first
+ * in the queue, be it the chosen one or not, or null.
+ */
+SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v,
+		       const struct sy_vcpu *next)
 {
 	switch (p->discipline) {
 	case SY_CREDIT2:
-		return credit2_reset_due(p, q, v);
+		return credit2_reset_due(p, q, v, next);
 	default:
 		return 0;
 	}

@@ -826,11 +826,13 @@ static struct host_vcpu *steal(struct host *h, struct host_pcpu *p, struct host_
 static void reset_if_due(struct host *h, struct host_pcpu *p, struct host_vcpu *chosen, u64 now)
 {
 	struct host_queue *q = p->queue;
-	u64 units = sy_reset_due(&policy, &q->state, &chosen->state);
+	struct host_vcpu *next = waiting_vcpu(rb_first(&q->waiting));
 	struct host_domain *d;
 	unsigned int cpu;
 	u32 requests;
+	u64 units;
 
+	units = sy_reset_due(&policy, &q->state, &chosen->state, next ? &next->state : NULL);
 	if (!units)
 		return;
 	for_each_cpu (cpu, &q->pcpus)

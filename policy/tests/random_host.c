@@ -665,6 +665,12 @@ static void reweigh(void)
 	}
 }
 
+/* Who waits first, or null. */
+static struct sy_vcpu *first_of(const struct queue *queue)
+{
+	return queue->queued ? vcpus[queue->waiting[0]].state : 0;
+}
+
 static void reset_if_due(int q, int chosen)
 {
 	struct sy_queue *queue = queues[q].state;
@@ -672,7 +678,7 @@ static void reset_if_due(int q, int chosen)
 	u32 requests;
 
 	count(CALL_reset_due);
-	units = sy_reset_due(&policy, queue, vcpus[chosen].state);
+	units = sy_reset_due(&policy, queue, vcpus[chosen].state, first_of(&queues[q]));
 	if (!units)
 		return;
 	for (int c = 0; c < pcpu_count; c++)
@@ -691,13 +697,13 @@ static void reset_if_due(int q, int chosen)
 	if (requests & SY_SURVEY)
 		survey(q);
 	/* Who is exactly as deep in debt as was given may need one unit more, but not for ever. */
-	units = sy_reset_due(&policy, queue, vcpus[chosen].state);
+	units = sy_reset_due(&policy, queue, vcpus[chosen].state, 0);
 	if (units && !extreme) {
 		struct sy_queue again = *queue;
 
 		sy_reset(&policy, &again, governor, domain_of(chosen), units, now);
 		last_call = call_name[CALL_reset];
-		check(!sy_reset_due(&policy, &again, vcpus[chosen].state), "two resets do not suffice");
+		check(!sy_reset_due(&policy, &again, vcpus[chosen].state, 0), "two resets do not suffice");
 	}
 }
 
@@ -768,7 +774,7 @@ static void choose(int c, bool blocks)
 	}
 	count(CALL_slice);
 	slice_ns = sy_slice(&policy, queue->state, pcpu->state, domain_of(chosen), vcpus[chosen].state,
-			    queue->queued ? vcpus[queue->waiting[0]].state : 0, now);
+			    first_of(queue), now);
 	check(slice_ns >= 1 && slice_ns <= SY_FOREVER, "slice of %llu ns", (unsigned long long)slice_ns);
 	pcpu->choose_ns = now + slice_ns;
 }

@@ -760,7 +760,7 @@ static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 	if (v->queue != queue)
 		return;
 	bpf_spin_lock(&lock);
-	units = sy_reset_due(policy(), &q->state, &v->state);
+	units = sy_reset_due(policy(), &q->state, &v->state, NULL);
 	if (units) {
 		bpf_for(i, 0, pcpus_count)
 		{

@@ -287,7 +287,12 @@ unsafe extern "C" {
         candidate: &Vcpu,
         now: u64,
     ) -> u32;
-    pub safe fn sy_reset_due(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> u64;
+    pub safe fn sy_reset_due(
+        policy: &Parameters,
+        queue: &Queue,
+        vcpu: &Vcpu,
+        next: Option<&Vcpu>,
+    ) -> u64;
     pub safe fn sy_reset(
         policy: &Parameters,
         queue: &mut Queue,

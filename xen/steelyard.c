@@ -1149,7 +1149,7 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 {
 	struct host *h = host_of(ops);
 	struct host_vcpu *v = unit->priv;
-	struct host_queue *q = v->queue;
+	struct host_queue *q;
 	unsigned long flags;
 	u32 left;
 	u64 now;
@@ -1158,6 +1158,7 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 		return;
 	spin_lock_irqsave(&h->lock, flags);
 	now = NOW();
+	q = v->queue;
 	ASSERT(v->inserted && !v->running);
 	charge_lone(h, q, now);
 	if (v->queued)
@@ -1306,7 +1307,7 @@ static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *d
 {
 	struct host *h = host_of(ops);
 	struct host_pcpu *p = data;
-	struct host_queue *q = p->queue;
+	struct host_queue *q = p->queue, *unused = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&h->lock, flags);
@@ -1320,11 +1321,13 @@ static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *d
 	if (!--q->state.pcpus) {
 		ASSERT(list_empty(&q->members));
 		list_del(&q->in_host);
-		xfree(p->spare);
+		unused = p->spare;
 		p->spare = q;
 	}
 	p->queue = NULL;
 	spin_unlock_irqrestore(&h->lock, flags);
+	/* Not with interrupts off. */
+	xfree(unused);
 }
 
 static void cf_check steelyard_move_timers(const struct scheduler *ops, struct sched_resource *sr)
@@ -1777,9 +1780,11 @@ static bool cf_check add_parameter(const char *name, const struct sy_parameter *
 
 static int __init cf_check steelyard_hypfs_init(void)
 {
-	statistics = xmalloc_array(char, STATISTICS_BYTES);
-	if (list_empty(&hosts) || !statistics)
+	if (list_empty(&hosts))
 		return 0;
+	statistics = xmalloc_array(char, STATISTICS_BYTES);
+	if (!statistics)
+		return -ENOMEM;
 	hypfs_string_set_reference(&policy_leaf, policy_name);
 	statistics_leaf.u.content = statistics;
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);

@@ -63,6 +63,7 @@ struct pcpu {
 	u32 interrupted; /* vCPU that ran here until a task that is no vCPU came, or NONE */
 	u32 replaced; /* 1: the last choice was another than who ran */
 	u32 queue;
+	u32 offline; /* 1: nobody can run here; the kernel ends the scheduler when that changes */
 	u32 coming; /* 1 from a choice until who was chosen runs */
 	u32 other_runs; /* 1 while a task that is no vCPU runs here */
 	u32 other_had_turn; /* 1: it was the other tasks' turn last */

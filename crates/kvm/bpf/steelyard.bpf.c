@@ -43,7 +43,7 @@ char gpl[] SEC("license") = "GPL";
 
 /* Written by the loader. */
 const volatile struct sy_policy policy_constant;
-const volatile u32 pcpus_count = 1;
+const volatile u32 pcpus_count = 1; /* possible ones; pcpu.offline says which are not there */
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
 /* For who reads the status: nothing here uses it. */
@@ -173,7 +173,7 @@ static __always_inline bool is_idle(u32 pcpu)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 
-	return c->current == NONE && !c->other_runs && !c->coming;
+	return !c->offline && c->current == NONE && !c->other_runs && !c->coming;
 }
 
 /* ---- With the lock held ---- */
@@ -450,7 +450,22 @@ static __noinline s64 lead(u32 vcpu, u32 pcpu, u64 now)
 
 static __always_inline bool may_run(struct task_struct *p, u32 pcpu)
 {
-	return bpf_cpumask_test_cpu(pcpu, p->cpus_ptr);
+	return !pcpu_at(pcpu)->offline && bpf_cpumask_test_cpu(pcpu, p->cpus_ptr);
+}
+
+/* Some pCPU that the thread may use, or NONE. */
+static __noinline u32 find_allowed(struct task_struct *p)
+{
+	u32 i;
+
+	if (!p)
+		return NONE;
+	bpf_for(i, 0, pcpus_count)
+	{
+		if (may_run(p, i))
+			return i;
+	}
+	return NONE;
 }
 
 /* An idle pCPU that the thread may use, from `first` on, in rotation; or NONE. */
@@ -598,7 +613,7 @@ static __always_inline void enqueue_vcpu(struct task_struct *p, u32 vcpu, u64 en
 	if (v->woken)
 		place(p, vcpu);
 	if (!may_run(p, v->move_to == NONE ? v->state.pcpu : v->move_to))
-		v->move_to = bpf_cpumask_first(p->cpus_ptr);
+		v->move_to = find_allowed(p);
 	now = bpf_ktime_get_ns();
 
 	bpf_spin_lock(&lock);
@@ -748,19 +763,34 @@ static __noinline bool take(u32 vcpu, u32 pcpu)
 	return true;
 }
 
+/* The first that waits in the queue, or NONE. */
+static __noinline u32 first_of(u32 queue)
+{
+	struct task_struct *p;
+	u32 first = NONE;
+
+	bpf_for_each(scx_dsq, p, queue, 0)
+	{
+		first = vcpu_of(p);
+		break;
+	}
+	return first;
+}
+
 /* 4. Whoever runs on the queue's pCPUs is charged before a reset. */
 static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 {
 	struct vcpu *v = vcpu_at(chosen);
-	u32 queue = pcpu_at(pcpu)->queue, requests;
+	u32 queue = pcpu_at(pcpu)->queue, next, requests;
 	struct queue *q = queue_at(queue);
 	u64 units;
 	u32 i;
 
 	if (v->queue != queue)
 		return;
+	next = first_of(queue);
 	bpf_spin_lock(&lock);
-	units = sy_reset_due(policy(), &q->state, &v->state, NULL);
+	units = sy_reset_due(policy(), &q->state, &v->state, state_or_null(next));
 	if (units) {
 		bpf_for(i, 0, pcpus_count)
 		{
@@ -783,17 +813,12 @@ static __noinline u64 begin_slice(u32 pcpu, u64 now)
 {
 	u64 slice_ns = 0, wait_ns = 0;
 	struct pcpu *c = pcpu_at(pcpu);
-	u32 key = pcpu, next = NONE;
-	struct task_struct *p;
+	u32 key = pcpu, next;
 	struct timer *timer;
 
 	if (pcpu >= pcpus_count)
 		return 0;
-	bpf_for_each(scx_dsq, p, c->queue, 0)
-	{
-		next = vcpu_of(p);
-		break;
-	}
+	next = first_of(c->queue);
 	bpf_spin_lock(&lock);
 	if (c->current != NONE) {
 		struct vcpu *v = vcpu_at(c->current);
@@ -1361,7 +1386,7 @@ static int account(void *map, u32 *key, struct timer *timer)
 static __always_inline void init_queues(void)
 {
 	u64 size = 1, most = sy_queue_pcpus_max(policy());
-	u32 i;
+	u32 online = 0, i;
 
 	if (sy_scope(policy()) >= SY_SCOPE_SOCKET)
 		size = sy_max(sy_min(pcpus_count, most), 1);
@@ -1374,18 +1399,21 @@ static __always_inline void init_queues(void)
 		c->current = NONE;
 		c->interrupted = NONE;
 		c->queue = queue;
-		if (i % size == 0)
+		if (c->offline)
+			continue;
+		if (!queue_at(queue)->state.pcpus)
 			queue_at(queue)->first_pcpu = i;
 		queue_at(queue)->state.pcpus++;
+		online++;
 	}
 	bpf_for(i, 0, pcpus_count)
 	{
 		if (queue_at(i)->state.pcpus)
-			sy_queue_init(policy(), &queue_at(i)->state, pcpus_count);
+			sy_queue_init(policy(), &queue_at(i)->state, online);
 	}
 	bpf_for(i, 0, MAX_DOMAINS)
 		account_order[i & (MAX_DOMAINS - 1)] = i;
-	sy_accounting_init(policy(), &accounting, pcpus_count);
+	sy_accounting_init(policy(), &accounting, online);
 }
 
 SEC("struct_ops.s/steelyard_init")

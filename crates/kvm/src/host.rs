@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the scheduler, and takes it away again.
 
+use std::fs;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread::sleep;
@@ -14,6 +15,8 @@ use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
 use crate::{KvmError, as_core, check, text};
 
+/// The list of CPUs on which tasks can run.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -53,6 +56,13 @@ impl Scheduler {
             constants.pcpus_count = pcpus()?;
             write_text(&mut constants.policy_name, &policy.to_string());
             write_text(&mut constants.lost_comm, &options.lose);
+        }
+        if let Some(tables) = open.maps.bss_data.as_deref_mut() {
+            if let Ok(online) = fs::read_to_string(ONLINE) {
+                for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
+                    pcpu.offline = (!contains(&online, number)).into();
+                }
+            }
         }
         let mut skeleton =
             open.load().map_err(|error| KvmError::Refused("load the program", error))?;
@@ -111,4 +121,27 @@ fn pcpus() -> Result<u32, KvmError> {
 
 fn length<T, const N: usize>(_table: impl Fn(&bss) -> &[T; N]) -> usize {
     N
+}
+
+/// Whether a list of CPUs as the kernel writes it, such as `0-3,8`, has this one.
+fn contains(list: &str, cpu: usize) -> bool {
+    list.trim().split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) => (first..=last).contains(&cpu),
+            _ => false,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        let there: Vec<_> = (0..12).filter(|&cpu| contains("0-2,5,8-9\n", cpu)).collect();
+        assert_eq!(there, [0, 1, 2, 5, 8, 9]);
+        assert!(!contains("", 0));
+    }
 }

@@ -13,10 +13,10 @@ use crate::plan::{Domain, VcpusAre};
 
 const MEMORY_BYTES: usize = 0x10000;
 const CODE_AT: u64 = 0x1000;
-/// Rounds of 4 us, where an instruction takes 2 ns, each with a pause at its end: there QEMU lets the next
+/// Rounds of 16 us, where an instruction takes 2 ns, each with a pause at its end: there QEMU lets the next
 /// of its emulated processors run, so that all of them are equally fast. In 16-bit mode.
 const COMPUTE: [u8; 10] = [
-    0xbb, 0xe8, 0x03, // mov bx, 1000
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
     0x4b, // dec bx
     0x75, 0xfd, // jnz -3
     0xf3, 0x90, // pause
@@ -24,7 +24,7 @@ const COMPUTE: [u8; 10] = [
 ];
 /// As many rounds as the VMM has put into ecx, after which it asks whether it has computed long enough.
 const COMPUTE_AND_ASK: [u8; 16] = [
-    0xbb, 0xe8, 0x03, // mov bx, 1000
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
     0x4b, // dec bx
     0x75, 0xfd, // jnz -3
     0xf3, 0x90, // pause
@@ -167,7 +167,7 @@ impl Pace {
             sleep_at_ns: 0,
             rounds: 0,
             asked_ns: 0,
-            round_ns: 4000,
+            round_ns: 16_000,
         };
         pace.sleep_at_ns = pace.draw(pace.compute_ns);
         pace

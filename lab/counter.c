@@ -4,16 +4,17 @@
  * plugin of QEMU's code translator. The machine does not notice: its clock counts the same
  * instructions with or without it.
  *
- * -plugin counter.so,probes=FILE,out=FILE[,code=on]; a line of `probes` is one of
- *	mark ADDRESS			counting begins where this is executed first, and ends the second time
+ * -plugin counter.so,probes=FILE,out=FILE,skip=N,count=N: what is executed after `skip` instructions
+ * from the mark on is counted, `count` instructions long. A line of `probes` is one of
+ *	mark ADDRESS			executed once, by who prepares the load
  *	begin KIND ADDRESS END		a window begins at the function's entry and ends where it returns or
  *					jumps away for good
  *	continue KIND ADDRESS END	the same, but it belongs to the window of that kind before it
  *	end KIND ADDRESS		a window ends at this function's entry too
  *
  * KIND is choice, wake, timer or interrupt. A window inside another is not part of it. A choice ends
- * all others: the processor may leave for another thread. `out` has a line for each window; with
- * code=on also how many instructions of each block of code were executed in windows, by kind.
+ * all others: the processor may leave for another thread. `out` has a line for each window, and how
+ * many instructions of each block of code were executed in windows, by kind.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -48,18 +49,23 @@ EXPORTED int qemu_plugin_version = 1;
 
 #define PROBES_MAX 64
 #define WINDOWS_MAX 8 /* inside each other */
-#define KERNEL_FIRST 0xffff800000000000UL
+#define KERNEL_FIRST 0xffff800000000000UL /* no window opens below */
 
-enum what { MARK,
-	    BEGIN,
-	    CONTINUE,
-	    END,
-	    WHATS };
-enum kind { CHOICE,
-	    WAKE,
-	    TIMER,
-	    INTERRUPT,
-	    KINDS };
+enum what {
+	MARK,
+	BEGIN,
+	CONTINUE,
+	END,
+	WHATS,
+};
+
+enum kind {
+	CHOICE,
+	WAKE,
+	TIMER,
+	INTERRUPT,
+	KINDS,
+};
 
 static const char *const what_names[] = { "mark", "begin", "continue", "end" };
 static const char *const kind_names[] = { "choice", "wake", "timer", "interrupt" };
@@ -86,9 +92,7 @@ static struct window {
 } open[WINDOWS_MAX], *closed;
 static size_t closed_count, closed_room;
 static unsigned int depth;
-static uint64_t executed, counted_to, began, ended;
-static unsigned int marks;
-static bool with_code;
+static uint64_t executed, counted_to, begin = UINT64_MAX, skip, count;
 static FILE *out;
 
 static void fail(const char *why)
@@ -153,14 +157,16 @@ static void open_window(const struct probe *probe)
 	open[depth++] = (struct window){ probe->kind, before };
 }
 
+static bool counting(void)
+{
+	return executed >= begin && executed - begin < count;
+}
+
 static void enter(const struct probe *probe)
 {
-	if (probe->what == MARK) {
-		marks++;
-		*(marks == 1 ? &began : &ended) = executed;
-		depth = 0;
-	}
-	if (marks != 1)
+	if (probe->what == MARK && begin == UINT64_MAX)
+		begin = executed + skip;
+	if (!counting())
 		return;
 	if (probe->what == BEGIN || probe->what == CONTINUE)
 		open_window(probe);
@@ -176,7 +182,7 @@ static void execute(unsigned int cpu, void *data)
 	if (block->entered)
 		enter(block->entered);
 	executed += block->instructions;
-	if (marks != 1)
+	if (!counting())
 		return;
 	if (depth)
 		block->executed[open[depth - 1].kind] += block->instructions;
@@ -217,22 +223,22 @@ static const struct probe *function_left(const struct qemu_plugin_insn *instruct
 
 static void translate(uint64_t plugin, struct qemu_plugin_tb *translated)
 {
-	size_t count = qemu_plugin_tb_n_insns(translated);
+	size_t instructions = qemu_plugin_tb_n_insns(translated);
 	uint64_t address = qemu_plugin_tb_vaddr(translated);
 	struct block *block;
 	const struct probe *entered, *left;
 
 	(void)plugin;
 	entered = probe_at(address);
-	left = function_left(qemu_plugin_tb_get_insn(translated, count - 1));
-	if (!entered && !left && !(with_code && address >= KERNEL_FIRST)) {
-		qemu_plugin_register_vcpu_tb_exec_inline(translated, 0, &executed, count);
+	left = function_left(qemu_plugin_tb_get_insn(translated, instructions - 1));
+	if (!entered && !left && address < KERNEL_FIRST) {
+		qemu_plugin_register_vcpu_tb_exec_inline(translated, 0, &executed, instructions);
 		return;
 	}
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		fail("no memory");
-	*block = (struct block){ blocks, entered, left, address, count, { 0 } };
+	*block = (struct block){ blocks, entered, left, address, instructions, { 0 } };
 	blocks = block;
 	qemu_plugin_register_vcpu_tb_exec_cb(translated, execute, 0, block);
 }
@@ -246,10 +252,10 @@ static void finish(uint64_t plugin, void *data)
 	size_t i;
 
 	(void)plugin, (void)data;
-	fprintf(out, "marks %u\nexecuted %" PRIu64 "\n", marks, ended - began);
+	fprintf(out, "complete %d\n", executed >= begin && executed - begin >= count);
 	for (i = 0; i < closed_count; i++)
 		fprintf(out, "window %s %" PRIu64 "\n", kind_names[closed[i].kind], closed[i].instructions);
-	for (block = blocks; with_code && block; block = block->next)
+	for (block = blocks; block; block = block->next)
 		for (kind = 0; kind < KINDS; kind++)
 			if (block->executed[kind])
 				fprintf(out, "code %s %#" PRIx64 " %" PRIu64 "\n", kind_names[kind],
@@ -257,15 +263,15 @@ static void finish(uint64_t plugin, void *data)
 	fclose(out);
 }
 
-static unsigned int index_of(const char *name, const char *const *names, unsigned int count)
+static unsigned int index_of(const char *name, const char *const *names, unsigned int names_count)
 {
 	unsigned int i;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; i < names_count; i++)
 		if (!strcmp(names[i], name))
 			return i;
 	fail("a word in the probes is wrong");
-	return count;
+	return names_count;
 }
 
 static void read_probes(const char *path)
@@ -295,23 +301,26 @@ static void read_probes(const char *path)
 	fclose(file);
 }
 
-EXPORTED int qemu_plugin_install(uint64_t plugin, const struct qemu_info *info, int count, char **arguments)
+EXPORTED int qemu_plugin_install(uint64_t plugin, const struct qemu_info *info, int argument_count,
+				 char **arguments)
 {
 	int i;
 
 	(void)info;
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < argument_count; i++) {
 		if (!strncmp(arguments[i], "probes=", 7))
 			read_probes(arguments[i] + 7);
 		else if (!strncmp(arguments[i], "out=", 4))
 			out = fopen(arguments[i] + 4, "w");
-		else if (!strcmp(arguments[i], "code=on"))
-			with_code = true;
+		else if (!strncmp(arguments[i], "skip=", 5))
+			skip = strtoull(arguments[i] + 5, NULL, 10);
+		else if (!strncmp(arguments[i], "count=", 6))
+			count = strtoull(arguments[i] + 6, NULL, 10);
 		else
 			fail("an argument is wrong");
 	}
-	if (!probe_count || !out)
-		fail("probes= and out= are needed");
+	if (!probe_count || !out || !count)
+		fail("probes=, out= and count= are needed");
 	qemu_plugin_register_vcpu_tb_trans_cb(plugin, translate);
 	qemu_plugin_register_atexit_cb(plugin, finish, NULL);
 	return 0;

@@ -91,7 +91,7 @@ struct host_pcpu {
 	struct sy_pcpu state;
 	struct host *host;
 	struct host_queue *queue;
-	struct host_queue *spare; /* until a queue is needed, and after */
+	struct list_head spares; /* queues not in use, freed with the pCPU */
 	struct host_vcpu *runs; /* here, or null */
 	u64 charged_ns; /* up to when that one was charged */
 	unsigned int vcpus; /* that belong here */
@@ -1227,7 +1227,8 @@ static void *cf_check steelyard_alloc_pdata(const struct scheduler *ops, int cpu
 	}
 	p->host = host_of(ops);
 	p->state.id = cpu;
-	p->spare = q;
+	INIT_LIST_HEAD(&p->spares);
+	list_add(&q->in_host, &p->spares);
 	init_timer(&p->tick, tick_timer, p, cpu);
 	return p;
 }
@@ -1235,11 +1236,13 @@ static void *cf_check steelyard_alloc_pdata(const struct scheduler *ops, int cpu
 static void cf_check steelyard_free_pdata(const struct scheduler *ops, void *data, int cpu)
 {
 	struct host_pcpu *p = data;
+	struct host_queue *q, *next;
 
 	if (!p)
 		return;
 	kill_timer(&p->tick);
-	xfree(p->spare);
+	list_for_each_entry_safe (q, next, &p->spares, in_host)
+		xfree(q);
 	xfree(p);
 }
 
@@ -1278,12 +1281,11 @@ static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, un
 		}
 	}
 	if (!p->queue) {
-		q = p->queue = p->spare;
-		p->spare = NULL;
+		q = p->queue = list_first_entry(&p->spares, struct host_queue, in_host);
 		INIT_LIST_HEAD(&q->members);
 		q->waiting = RB_ROOT;
 		sy_queue_init(&policy, &q->state, num_present_cpus());
-		list_add_tail(&q->in_host, &h->queues);
+		list_move_tail(&q->in_host, &h->queues);
 	}
 	cpumask_set_cpu(cpu, &p->queue->pcpus);
 	p->queue->state.pcpus++;
@@ -1302,12 +1304,12 @@ static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, un
 	return &h->lock;
 }
 
-/* The pCPU is no longer ours; its vCPUs have moved away. */
+/* The pCPU is no longer ours; its vCPUs have moved away. Interrupts may be off: nothing is freed. */
 static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *data, int cpu)
 {
 	struct host *h = host_of(ops);
 	struct host_pcpu *p = data;
-	struct host_queue *q = p->queue, *unused = NULL;
+	struct host_queue *q = p->queue;
 	unsigned long flags;
 
 	spin_lock_irqsave(&h->lock, flags);
@@ -1320,14 +1322,10 @@ static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *d
 	cpumask_clear_cpu(cpu, &q->pcpus);
 	if (!--q->state.pcpus) {
 		ASSERT(list_empty(&q->members));
-		list_del(&q->in_host);
-		unused = p->spare;
-		p->spare = q;
+		list_move(&q->in_host, &p->spares);
 	}
 	p->queue = NULL;
 	spin_unlock_irqrestore(&h->lock, flags);
-	/* Not with interrupts off. */
-	xfree(unused);
 }
 
 static void cf_check steelyard_move_timers(const struct scheduler *ops, struct sched_resource *sr)

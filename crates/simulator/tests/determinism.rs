@@ -122,7 +122,7 @@ const PINNED: &[(&str, u64)] = &[
     ("credit@xen-4.5", 0xc9781e750c4f053e),
     ("credit@xen-4.20", 0xb547e76e6e872368),
     ("credit2@xen-4.5", 0x799264bbdce0552c),
-    ("credit2@xen-4.20", 0x43d0bfe60f261312),
+    ("credit2@xen-4.20", 0x30322b9bed554a95),
     ("fair@cfs", 0x70ccd8472938aabf),
     ("fair@eevdf", 0x6e3f4970ebd08863),
     ("mcredit2", 0x4b3af4d8aca10e4b),

@@ -21,6 +21,10 @@
  * Between the parts others may come first; so that no wake-up is lost, `queued` counts who is on the
  * way into a queue too, and a pCPU that finds fewer than that before it idles looks again.
  *
+ * Functions that are not static are verified once, whatever calls them: else the verifier follows each
+ * path through them from each path to them, and gives up after a million instructions. What timers
+ * call is static: it is verified with init(), which may sleep, where a queue must not be walked.
+ *
  * Not here: caps (sy_domain_timer, PARK), sedf (vCPU timers), cores and sockets (each pCPU counts as
  * a core; a host is one socket), directed yields (the contract has only plain ones).
  */
@@ -44,6 +48,7 @@ char gpl[] SEC("license") = "GPL";
 /* Written by the loader. */
 const volatile struct sy_policy policy_constant;
 const volatile u32 pcpus_count = 1; /* possible ones; pcpu.offline says which are not there */
+const volatile u32 pcpus_online = 1;
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
 /* For who reads the status: nothing here uses it. */
@@ -399,7 +404,7 @@ static __noinline u32 adopt(s32 pid, s32 process, u32 weight, u32 pcpu)
 /* ---- What vCPUs do ---- */
 
 /* A blocked vCPU has work again. */
-static __noinline void wake(u32 vcpu)
+__noinline int wake(u32 vcpu)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct vcpu *v = vcpu_at(vcpu);
@@ -414,6 +419,7 @@ static __noinline void wake(u32 vcpu)
 						&domain_at(v->domain)->state, &v->state, now));
 	}
 	bpf_spin_unlock(&lock);
+	return 0;
 }
 
 /* The vCPU has nothing more to do, or leaves its queue for a moment. */
@@ -429,7 +435,7 @@ static __always_inline void block_locked(struct vcpu *v, u64 now)
 }
 
 /* By how much the waiting vCPU is ahead of who runs on the pCPU; 0 if nobody does. */
-static __noinline s64 lead(u32 vcpu, u32 pcpu, u64 now)
+__noinline s64 lead(u32 vcpu, u32 pcpu, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	struct vcpu *v = vcpu_at(vcpu);
@@ -702,7 +708,7 @@ static __noinline u32 choose_here(u32 pcpu, u32 best, u64 now, u32 *seen)
 }
 
 /* 3. Who comes from another queue. */
-static __noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
+__noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	struct task_struct *p;
@@ -741,7 +747,7 @@ static __noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
 }
 
 /* Moves a waiting vCPU out of its queue onto this pCPU; false if another pCPU was faster. */
-static __noinline bool take(u32 vcpu, u32 pcpu)
+__noinline bool take(u32 vcpu, u32 pcpu)
 {
 	struct vcpu *v = vcpu_at(vcpu);
 	struct task_struct *p;
@@ -778,7 +784,7 @@ static __noinline u32 first_of(u32 queue)
 }
 
 /* 4. Whoever runs on the queue's pCPUs is charged before a reset. */
-static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
+__noinline int reset_if_due(u32 pcpu, u32 chosen, u64 now)
 {
 	struct vcpu *v = vcpu_at(chosen);
 	u32 queue = pcpu_at(pcpu)->queue, next, requests;
@@ -787,7 +793,7 @@ static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 	u32 i;
 
 	if (v->queue != queue)
-		return;
+		return 0;
 	next = first_of(queue);
 	bpf_spin_lock(&lock);
 	units = sy_reset_due(policy(), &q->state, &v->state, state_or_null(next));
@@ -806,10 +812,11 @@ static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 		answer_locked(queue, requests);
 	}
 	bpf_spin_unlock(&lock);
+	return 0;
 }
 
 /* 7. For how long; arms the pCPU's timer. */
-static __noinline u64 begin_slice(u32 pcpu, u64 now)
+__noinline u64 begin_slice(u32 pcpu, u64 now)
 {
 	u64 slice_ns = 0, wait_ns = 0;
 	struct pcpu *c = pcpu_at(pcpu);
@@ -845,7 +852,7 @@ static __noinline u64 begin_slice(u32 pcpu, u64 now)
  * 1. Who ran: the task that the kernel says, or the vCPU that another task has interrupted since the
  * last choice, which waits in the queue by now.
  */
-static __noinline u32 who_ran(u32 pcpu, u32 ran, u64 now)
+__noinline u32 who_ran(u32 pcpu, u32 ran, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 best = NONE, interrupted;
@@ -1386,7 +1393,7 @@ static int account(void *map, u32 *key, struct timer *timer)
 static __always_inline void init_queues(void)
 {
 	u64 size = 1, most = sy_queue_pcpus_max(policy());
-	u32 online = 0, i;
+	u32 i;
 
 	if (sy_scope(policy()) >= SY_SCOPE_SOCKET)
 		size = sy_max(sy_min(pcpus_count, most), 1);
@@ -1404,16 +1411,15 @@ static __always_inline void init_queues(void)
 		if (!queue_at(queue)->state.pcpus)
 			queue_at(queue)->first_pcpu = i;
 		queue_at(queue)->state.pcpus++;
-		online++;
 	}
 	bpf_for(i, 0, pcpus_count)
 	{
 		if (queue_at(i)->state.pcpus)
-			sy_queue_init(policy(), &queue_at(i)->state, online);
+			sy_queue_init(policy(), &queue_at(i)->state, pcpus_online);
 	}
 	bpf_for(i, 0, MAX_DOMAINS)
 		account_order[i & (MAX_DOMAINS - 1)] = i;
-	sy_accounting_init(policy(), &accounting, online);
+	sy_accounting_init(policy(), &accounting, pcpus_online);
 }
 
 SEC("struct_ops.s/steelyard_init")

@@ -50,18 +50,20 @@ impl Scheduler {
         let mut builder = SteelyardSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
         let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
+        let count = pcpus()?;
+        let online = fs::read_to_string(ONLINE).unwrap_or_else(|_| format!("0-{}", count - 1));
+        let is_online = |&pcpu: &usize| contains(&online, pcpu);
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             // SAFETY: both are `struct sy_policy`.
             constants.policy_constant = unsafe { *as_core(policy.parameters()) };
-            constants.pcpus_count = pcpus()?;
+            constants.pcpus_count = count;
+            constants.pcpus_online = (0..count as usize).filter(is_online).count() as u32;
             write_text(&mut constants.policy_name, &policy.to_string());
             write_text(&mut constants.lost_comm, &options.lose);
         }
         if let Some(tables) = open.maps.bss_data.as_deref_mut() {
-            if let Ok(online) = fs::read_to_string(ONLINE) {
-                for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
-                    pcpu.offline = (!contains(&online, number)).into();
-                }
+            for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
+                pcpu.offline = (!is_online(&number)).into();
             }
         }
         let mut skeleton =

@@ -248,7 +248,7 @@ impl Status {
     pub fn to_table(&self) -> String {
         let Status { policy, choices, interrupts, resets, domains } = self;
         let mut out =
-            format!("{policy}: {choices} choices, {interrupts} interrupts, {resets} resets\n\n");
+            format!("{policy}\n{choices} choices, {interrupts} interrupts, {resets} resets\n\n");
         line!(
             out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "migr",
             "credit"
@@ -274,7 +274,7 @@ impl Status {
 }
 
 fn write_row(out: &mut String, name: &str, state: &str, pcpu: &str, times: Times, credit: &str) {
-    let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
+    let seconds = |ns: u64| format!("{:.2}", ns as f64 / 1e9);
     line!(
         out,
         name,

@@ -72,9 +72,9 @@ pub struct Domain {
     pub compute_ns: u64,
     #[serde(default)]
     pub sleep_ns: u64,
-    /// Each time is drawn evenly from 0 to twice the above.
+    /// By how many percent each of both times is longer or shorter, evenly distributed.
     #[serde(default)]
-    pub random: bool,
+    pub jitter_percent: u32,
     /// CPUs that its vCPUs may use; empty: all.
     #[serde(default)]
     pub pin: Vec<usize>,

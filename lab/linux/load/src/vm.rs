@@ -146,7 +146,8 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
 struct Pace {
     compute_ns: u64,
     sleep_ns: u64,
-    random: Option<u64>,
+    jitter_percent: u32,
+    random: u64,
     sleep_at_ns: u64,
     /// The last answer of [`Pace::rounds`], and when it was given.
     rounds: u64,
@@ -163,7 +164,8 @@ impl Pace {
         let mut pace = Pace {
             compute_ns: domain.compute_ns,
             sleep_ns: domain.sleep_ns,
-            random: domain.random.then_some(seed | 1),
+            jitter_percent: domain.jitter_percent.min(100),
+            random: seed | 1,
             sleep_at_ns: 0,
             rounds: 0,
             asked_ns: 0,
@@ -194,13 +196,16 @@ impl Pace {
         self.rounds
     }
 
-    /// The time, or one drawn around it: xorshift64 by G. Marsaglia.
+    /// The time with its jitter; xorshift64 by G. Marsaglia.
     fn draw(&mut self, time_ns: u64) -> u64 {
-        let Some(state) = &mut self.random else { return time_ns };
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state % (2 * time_ns).max(1)
+        let range_ns = time_ns * u64::from(self.jitter_percent) / 50;
+        if range_ns == 0 {
+            return time_ns;
+        }
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        time_ns - range_ns / 2 + self.random % range_ns
     }
 }
 

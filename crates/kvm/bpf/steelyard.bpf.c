@@ -65,6 +65,7 @@ u32 account_order[MAX_DOMAINS];
 u32 rotor;
 u64 choices;
 u64 kicks;
+u32 forgotten;
 
 /* What the kernel said at the end. */
 u32 exit_kind;
@@ -199,6 +200,16 @@ static __always_inline void set_status(struct vcpu *v, u32 status, u64 now)
 	v->since_ns = sy_max(now, v->since_ns);
 }
 
+/*
+ * With the lock held: the same answer, of which the verifier knows nothing any more. It follows paths
+ * with different answers one by one, and those with an unknown one together.
+ */
+static __always_inline u32 forget(u32 requests)
+{
+	*(volatile u32 *)&forgotten = requests;
+	return *(volatile u32 *)&forgotten;
+}
+
 /* Charges who runs on the pCPU up to now. */
 static __noinline u32 charge(u32 pcpu, u64 now)
 {
@@ -207,12 +218,12 @@ static __noinline u32 charge(u32 pcpu, u64 now)
 	u64 ran_ns;
 
 	if (c->current == NONE || now <= c->charged_ns)
-		return 0;
+		return forget(0);
 	v = vcpu_at(c->current);
 	ran_ns = now - c->charged_ns;
 	c->charged_ns = now;
-	return sy_charge(policy(), &queue_at(v->queue)->state, &domain_at(v->domain)->state,
-			 &v->state, ran_ns, now);
+	return forget(sy_charge(policy(), &queue_at(v->queue)->state, &domain_at(v->domain)->state,
+				&v->state, ran_ns, now));
 }
 
 /* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */
@@ -263,13 +274,14 @@ static __noinline u32 assign(u32 vcpu, u32 pcpu, u64 now)
 	u32 from = v->queue, to = pcpu_at(pcpu)->queue, requests;
 
 	if (from == to)
-		return 0;
+		return forget(0);
 	requests = charge_lone(from, now) & SY_RESCHEDULE;
 	requests |= charge_lone(to, now) & SY_RESCHEDULE;
-	answer_locked(from, sy_leave(policy(), &queue_at(from)->state, &d->state, &v->state, now));
+	answer_locked(from, forget(sy_leave(policy(), &queue_at(from)->state, &d->state, &v->state,
+					    now)));
 	v->queue = to;
-	answer_locked(to, sy_join(policy(), &queue_at(to)->state, &d->state, &v->state, now));
-	return requests;
+	answer_locked(to, forget(sy_join(policy(), &queue_at(to)->state, &d->state, &v->state, now)));
+	return forget(requests);
 }
 
 static __always_inline void reweigh(void)
@@ -1315,6 +1327,7 @@ static int pcpu_timer(void *map, u32 *key, struct timer *timer)
 	due_ns = c->slice_end_ns;
 	if (tick_ns)
 		due_ns = sy_min(due_ns, c->tick_due_ns);
+	requests = forget(requests);
 	answer_locked(c->queue, requests);
 	bpf_spin_unlock(&lock);
 

@@ -7,6 +7,7 @@ use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
 
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintLevel, set_print};
 use steelyard_policy::Policy;
@@ -68,6 +69,15 @@ impl Scheduler {
         }
         let mut skeleton =
             open.load().map_err(|error| KvmError::Refused("load the program", error))?;
+        if options.verbose {
+            for program in ProgInfoIter::default() {
+                let name = program.name.to_string_lossy();
+                if name.starts_with("steelyard_") {
+                    // The kernel gives up after a million.
+                    eprintln!("{name}: {} instructions verified", program.verified_insns);
+                }
+            }
+        }
         let link = skeleton
             .maps
             .steelyard_ops

@@ -324,9 +324,25 @@ static void charge_lone(struct host *h, struct host_queue *q, u64 now)
 
 /* ---- Places ---- */
 
+/*
+ * The pCPUs of its cpupool. One that is about to leave the pool is none of them any more, while its
+ * queue, if it shares one, still holds others' vCPUs.
+ */
+static const cpumask_t *pool_of(const struct host_vcpu *v)
+{
+	return cpupool_domain_master_cpumask(v->unit->domain);
+}
+
 static bool may_use(const struct host_vcpu *v, unsigned int cpu)
 {
-	return cpumask_test_cpu(cpu, v->unit->cpu_hard_affinity);
+	return cpumask_test_cpu(cpu, v->unit->cpu_hard_affinity) && cpumask_test_cpu(cpu, pool_of(v));
+}
+
+/* Leaves those in the set that the vCPU may use. */
+static void keep_allowed(cpumask_t *pcpus, const struct host_vcpu *v)
+{
+	cpumask_and(pcpus, pcpus, v->unit->cpu_hard_affinity);
+	cpumask_and(pcpus, pcpus, pool_of(v));
 }
 
 /* From now on the vCPU is at home on this pCPU; the queue is not looked at. */
@@ -398,7 +414,7 @@ static bool same_socket(unsigned int a, unsigned int b)
 static bool find_idle(struct host *h, const struct host_vcpu *v, u32 plan)
 {
 	cpumask_andnot(&h->scratch, &h->idle, &h->interrupted);
-	cpumask_and(&h->scratch, &h->scratch, v->unit->cpu_hard_affinity);
+	keep_allowed(&h->scratch, v);
 	if (plan & SY_STEPS_QUEUE)
 		cpumask_and(&h->scratch, &h->scratch, &v->queue->pcpus);
 	return !cpumask_empty(&h->scratch);
@@ -565,7 +581,8 @@ static bool move_best(struct host *h, struct host_queue *from, struct host_queue
 		gain = sy_balance_gain(&policy, &from->state, &to->state, &v->domain->state, &v->state, now);
 		if (gain <= best_gain)
 			continue;
-		cpumask_and(&h->scratch, &to->pcpus, v->unit->cpu_hard_affinity);
+		cpumask_copy(&h->scratch, &to->pcpus);
+		keep_allowed(&h->scratch, v);
 		if (cpumask_empty(&h->scratch))
 			continue;
 		best = v;
@@ -1067,8 +1084,8 @@ static struct sched_resource *cf_check steelyard_pick_resource(const struct sche
 	const struct host_vcpu *v = unit->priv;
 	cpumask_t *allowed = cpumask_scratch_cpu(here);
 
-	cpumask_and(allowed, cpupool_domain_master_cpumask(unit->domain), unit->cpu_hard_affinity);
-	cpumask_and(allowed, allowed, &h->pcpus);
+	cpumask_copy(allowed, &h->pcpus);
+	keep_allowed(allowed, v);
 	if (v->inserted && cpumask_test_cpu(here, allowed))
 		return get_sched_res(here);
 	/* Where fewest vCPUs belong; among equals the first. */

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happened between two snapshots: what screens, tables and programs are shown. Serialised, an
+//! [`Interval`] is a line of `steelyard top --json` (described in `docs/monitor.md`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Waits as Measured};
+use steelyard_simulator::measure::WorstWait;
+use steelyard_simulator::{Usable, entitle};
+
+use crate::recording::merged;
+use crate::snapshot::{Domain, Figures, Host, Snapshot, State};
+
+/// The host over an interval.
+#[derive(Clone, Debug, Serialize)]
+pub struct Interval {
+    /// The host.
+    pub host: Host,
+    /// Its end, since the source began.
+    pub time_ns: u64,
+    /// Its length.
+    pub length_ns: u64,
+    /// How busy each pCPU was, in percent.
+    pub pcpus_busy_percent: Vec<f64>,
+    /// The domains that were there at its end, then those that were not any more.
+    pub domains: Vec<DomainInterval>,
+}
+
+/// A domain over an interval.
+#[derive(Clone, Debug, Serialize)]
+pub struct DomainInterval {
+    /// As in the snapshot.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// Weight.
+    pub weight: u32,
+    /// Most CPU time, in percent of one pCPU; 0: no limit.
+    pub cap_percent: u32,
+    /// What weighted max-min fairness gives it, in percent of one pCPU.
+    pub entitlement_percent: f64,
+    /// It ended within the interval.
+    pub ended: bool,
+    /// Of all its vCPUs.
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// Each vCPU.
+    pub vcpus: Vec<VcpuInterval>,
+}
+
+/// A vCPU over an interval.
+#[derive(Clone, Debug, Serialize)]
+pub struct VcpuInterval {
+    /// As in the snapshot.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// What it does at the end.
+    pub state: Option<State>,
+    /// Where it runs or ran last.
+    pub pcpu: Option<u32>,
+    /// Its figures.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// What somebody got. Percentages are of one pCPU. What is none the source cannot see.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Rates {
+    /// Running.
+    pub gotten_percent: f64,
+    /// Runnable, not running.
+    pub waited_percent: f64,
+    /// Nothing to do.
+    pub blocked_percent: f64,
+    /// Starts on a pCPU.
+    pub switches_per_s: f64,
+    /// Starts on another pCPU than before.
+    pub migrations_per_s: Option<f64>,
+    /// Losses of a pCPU while it could have gone on.
+    pub preemptions_per_s: Option<f64>,
+    /// Half of the waits that ended were no longer; none if none ended.
+    pub wait_p50_ns: Option<u64>,
+    /// 99 % of the waits that ended were no longer.
+    pub wait_p99_ns: Option<u64>,
+    /// Waits that ended: upper bound of a bucket in ns, how many.
+    pub waits: Option<Vec<(u64, u64)>>,
+    /// The longest single wait since the source began to count.
+    pub worst_wait: Option<WorstWait>,
+}
+
+impl Interval {
+    /// From one snapshot to a later one. Who was not there before counts from nothing.
+    pub fn between(from: &Snapshot, to: &Snapshot) -> Interval {
+        let length_ns = to.time_ns.saturating_sub(from.time_ns);
+        let same = Arc::ptr_eq(&from.structure, &to.structure);
+        let before: HashMap<(u64, u64), &Figures> = if same {
+            HashMap::new()
+        } else {
+            vcpus_of(from).map(|(domain, vcpu, figures)| ((domain.id, vcpu), figures)).collect()
+        };
+        let mut figures = to.vcpus.iter().enumerate();
+        let domains = to.structure.domains.iter().map(|domain| {
+            let vcpus = domain.vcpus.iter().zip(figures.by_ref()).map(|(vcpu, (index, now))| {
+                let last = match same {
+                    true => from.vcpus.get(index),
+                    false => before.get(&(domain.id, vcpu.id)).copied(),
+                };
+                VcpuInterval {
+                    id: vcpu.id,
+                    name: vcpu.name.clone(),
+                    state: now.state,
+                    pcpu: now.pcpu,
+                    rates: Rates::between(last, now, length_ns),
+                }
+            });
+            DomainInterval::new(domain, vcpus.collect())
+        });
+        let mut domains: Vec<_> = domains.collect();
+        entitle_all(&mut domains, to.structure.host.pcpus);
+        if !same {
+            let gone = |domain: &&Domain| domains.iter().all(|there| there.id != domain.id);
+            let gone: Vec<_> = from.structure.domains.iter().filter(gone).collect();
+            domains.extend(gone.into_iter().map(|domain| DomainInterval {
+                ended: true,
+                ..DomainInterval::new(domain, vec![])
+            }));
+        }
+        let idle = from.idle_ns.iter().zip(&to.idle_ns);
+        let busy = idle.map(|(last, now)| 100.0 - percent(now.saturating_sub(*last), length_ns));
+        Interval {
+            host: to.structure.host.clone(),
+            time_ns: to.time_ns,
+            length_ns,
+            // The kernel's ticks and the clock do not go together to the last.
+            pcpus_busy_percent: busy.map(|busy| busy.clamp(0.0, 100.0)).collect(),
+            domains,
+        }
+    }
+
+    /// Mean over the pCPUs.
+    pub fn busy_percent(&self) -> f64 {
+        mean(self.pcpus_busy_percent.iter().copied())
+    }
+}
+
+impl DomainInterval {
+    fn new(domain: &Domain, vcpus: Vec<VcpuInterval>) -> DomainInterval {
+        DomainInterval {
+            id: domain.id,
+            name: domain.name.clone(),
+            weight: domain.weight,
+            cap_percent: domain.cap_percent,
+            entitlement_percent: 0.0,
+            ended: false,
+            rates: Rates::together(vcpus.iter().map(|vcpu| &vcpu.rates)),
+            vcpus,
+        }
+    }
+
+    /// CPU time per vCPU, in percent.
+    pub fn average_percent(&self) -> f64 {
+        mean(self.vcpus.iter().map(|vcpu| vcpu.rates.gotten_percent))
+    }
+}
+
+impl Rates {
+    fn between(last: Option<&Figures>, now: &Figures, length_ns: u64) -> Rates {
+        let nothing = Figures::default();
+        let last = last.unwrap_or(&nothing);
+        let gotten_ns = now.gotten_ns.saturating_sub(last.gotten_ns);
+        let waited_ns = now.waited_ns.saturating_sub(last.waited_ns);
+        let blocked_ns = length_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns);
+        let per_s = |last: u64, now: u64| {
+            now.saturating_sub(last) as f64 * 1e9 / length_ns.max(1) as f64
+        };
+        let optional =
+            |last: Option<u64>, now: Option<u64>| now.map(|now| per_s(last.unwrap_or(0), now));
+        let waits = now.waits.as_ref().map(|now| {
+            let last = last.waits.as_ref().map_or(&[][..], |last| &last.histogram);
+            merged(last, &now.histogram, |last, now| now.saturating_sub(last))
+        });
+        Rates {
+            gotten_percent: percent(gotten_ns, length_ns),
+            waited_percent: percent(waited_ns, length_ns),
+            blocked_percent: percent(blocked_ns, length_ns),
+            switches_per_s: per_s(last.switches, now.switches),
+            migrations_per_s: optional(last.migrations, now.migrations),
+            preemptions_per_s: optional(last.preemptions, now.preemptions),
+            worst_wait: now.waits.as_ref().and_then(|now| now.worst.clone()),
+            ..Rates::default()
+        }
+        .with_waits(waits)
+    }
+
+    fn with_waits(self, waits: Option<Vec<(u64, u64)>>) -> Rates {
+        Rates {
+            wait_p50_ns: waits.as_deref().and_then(|waits| quantile(waits, 50)),
+            wait_p99_ns: waits.as_deref().and_then(|waits| quantile(waits, 99)),
+            waits,
+            ..self
+        }
+    }
+
+    /// Sums; of waits all, of worst waits the worst.
+    fn together<'a>(all: impl Iterator<Item = &'a Rates>) -> Rates {
+        let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        let mut waits = None;
+        let together = all.fold(Rates::default(), |mut sums, one| {
+            sums.gotten_percent += one.gotten_percent;
+            sums.waited_percent += one.waited_percent;
+            sums.blocked_percent += one.blocked_percent;
+            sums.switches_per_s += one.switches_per_s;
+            sums.migrations_per_s = sum(sums.migrations_per_s, one.migrations_per_s);
+            sums.preemptions_per_s = sum(sums.preemptions_per_s, one.preemptions_per_s);
+            if let Some(more) = &one.waits {
+                waits = Some(merged(waits.as_deref().unwrap_or(&[]), more, |a, b| a + b));
+            }
+            let length = |worst: &Option<WorstWait>| worst.as_ref().map(|worst| worst.length_ns);
+            if length(&one.worst_wait) > length(&sums.worst_wait) {
+                sums.worst_wait.clone_from(&one.worst_wait);
+            }
+            sums
+        });
+        together.with_waits(waits)
+    }
+}
+
+/// The upper bound of the bucket with this percentile.
+fn quantile(waits: &[(u64, u64)], percentile: u64) -> Option<u64> {
+    let all: u64 = waits.iter().map(|&(_, count)| count).sum();
+    let rank = (all * percentile).div_ceil(100);
+    let mut below = 0;
+    let mut buckets = waits.iter();
+    buckets.find(|&&(_, count)| {
+        below += count;
+        below >= rank
+    }).map(|&(bound, _)| bound)
+}
+
+/// As the simulator entitles domains.
+fn entitle_all(domains: &mut [DomainInterval], pcpus: u32) {
+    // Percent become ns of an interval of this length.
+    let time = |rates: &Rates| TimeMeasure {
+        gotten_ns: (rates.gotten_percent * 1e7) as u64,
+        waited_ns: (rates.waited_percent * 1e7) as u64,
+        blocked_ns: (rates.blocked_percent * 1e7) as u64,
+        waits: Measured::default(),
+        ..TimeMeasure::default()
+    };
+    let measure = |domain: &DomainInterval| DomainMeasure {
+        name: String::new(),
+        weight: domain.weight,
+        cap_percent: domain.cap_percent,
+        share_percent: domain.rates.gotten_percent,
+        entitlement_percent: 0.0,
+        time: TimeMeasure::default(),
+        vcpus: domain.vcpus.iter().map(|vcpu| VcpuMeasure { time: time(&vcpu.rates) }).collect(),
+        tasks: vec![],
+    };
+    let usable = |domain: &DomainInterval| {
+        let vcpus = 100.0 * domain.vcpus.len() as f64;
+        let percent = match domain.cap_percent {
+            0 => vcpus,
+            cap => vcpus.min(f64::from(cap)),
+        };
+        Usable { percent, pcpus: None }
+    };
+    let mut measures: Vec<_> = domains.iter().map(measure).collect();
+    entitle(&mut measures, &domains.iter().map(usable).collect::<Vec<_>>(), pcpus);
+    for (domain, measure) in domains.iter_mut().zip(measures) {
+        domain.entitlement_percent = measure.entitlement_percent;
+    }
+}
+
+fn vcpus_of(snapshot: &Snapshot) -> impl Iterator<Item = (&Domain, u64, &Figures)> {
+    let domains = snapshot.structure.domains.iter();
+    let vcpus = domains.flat_map(|domain| domain.vcpus.iter().map(move |vcpu| (domain, vcpu.id)));
+    vcpus.zip(&snapshot.vcpus).map(|((domain, vcpu), figures)| (domain, vcpu, figures))
+}
+
+fn percent(part_ns: u64, whole_ns: u64) -> f64 {
+    100.0 * part_ns as f64 / whole_ns.max(1) as f64
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A Linux host as a source, whatever schedules it: processes with vCPU threads are domains, times
+//! are those of `/proc/PID/task/TID/schedstat`, weights and caps those of control groups (version 2).
+//! It needs no privilege.
+//!
+//! A thread's files stay open: to read them again is cheap, and a thread that is gone says so, even
+//! if its number was given to another.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::{error, fmt, io};
+
+use rustix::param::clock_ticks_per_second;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::qemu;
+use crate::snapshot::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
+
+/// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.
+const LOOK_EVERY: u64 = 10;
+/// And so many times after it was seen first: vCPU threads get their names a little later.
+const LOOKS_AT_FIRST: u64 = 3;
+/// `cpu.weight` of a control group for which nobody chose one, and the weight it stands for.
+const DEFAULT_GROUP_WEIGHT: u64 = 100;
+const DEFAULT_WEIGHT: u64 = 256;
+
+/// This host.
+pub struct LinuxSource {
+    proc: PathBuf,
+    groups: PathBuf,
+    began: Instant,
+    began_unix_ns: u64,
+    samples: u64,
+    processes: BTreeMap<u32, Process>,
+    structure: Option<Arc<Structure>>,
+}
+
+struct Process {
+    /// The number of its threads and the sample when it was looked at.
+    links: u64,
+    seen_at: u64,
+    /// If it has vCPUs.
+    domain: Option<Tracked>,
+}
+
+struct Tracked {
+    /// Its vCPUs are those of `threads`.
+    domain: Domain,
+    threads: Vec<Thread>,
+}
+
+struct Thread {
+    schedstat: File,
+    stat: File,
+}
+
+impl LinuxSource {
+    /// The host whose `/proc` and `/sys/fs/cgroup` these are.
+    ///
+    /// # Errors
+    /// [`LinuxError`].
+    pub fn new(
+        proc: impl Into<PathBuf>,
+        groups: impl Into<PathBuf>,
+    ) -> Result<LinuxSource, LinuxError> {
+        let proc = proc.into();
+        if proc.join("self").exists() && !proc.join("self/schedstat").exists() {
+            return Err(LinuxError::NoSchedstat);
+        }
+        raise_open_files();
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let source = LinuxSource {
+            proc,
+            groups: groups.into(),
+            began: Instant::now(),
+            began_unix_ns: began.as_nanos() as u64,
+            samples: 0,
+            processes: BTreeMap::new(),
+            structure: None,
+        };
+        source.idle_ns()?;
+        Ok(source)
+    }
+
+    /// The next snapshot: now.
+    ///
+    /// # Errors
+    /// [`LinuxError`].
+    pub fn sample(&mut self) -> Result<Snapshot, LinuxError> {
+        let mut changed = self.find()?;
+        let time_ns = self.began.elapsed().as_nanos() as u64;
+        let idle_ns = self.idle_ns()?;
+        let mut vcpus = vec![];
+        for process in self.processes.values_mut() {
+            let Some(Tracked { domain, threads }) = &mut process.domain else { continue };
+            let all = threads.len();
+            let mut kept = vec![];
+            threads.retain(|thread| {
+                let figures = thread.figures();
+                kept.push(figures.is_some());
+                vcpus.extend(figures);
+                kept.last() == Some(&true)
+            });
+            let mut kept = kept.into_iter();
+            domain.vcpus.retain(|_| kept.next() == Some(true));
+            changed |= threads.len() < all;
+            if threads.is_empty() {
+                process.domain = None;
+                // The number of another process, perhaps.
+                process.links = 0;
+            }
+        }
+        self.samples += 1;
+        let known = self.structure.take().filter(|known| {
+            !changed && known.host.pcpus as usize == idle_ns.len()
+        });
+        let structure = match known {
+            Some(known) => known,
+            None => Arc::new(self.describe(idle_ns.len() as u32)),
+        };
+        self.structure = Some(structure.clone());
+        Ok(Snapshot { structure, time_ns, idle_ns, vcpus })
+    }
+
+    /// Looks for processes that came, went or changed; whether there were any of interest.
+    fn find(&mut self) -> Result<bool, LinuxError> {
+        let failed = |error| LinuxError::Unreadable(self.proc.clone(), error);
+        let mut before = std::mem::take(&mut self.processes);
+        let mut changed = false;
+        for entry in fs::read_dir(&self.proc).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let tasks = self.proc.join(&name).join("task");
+            // Each thread is a directory, each directory a link. Who vanished meanwhile is gone.
+            let Ok(links) = fs::metadata(&tasks).map(|tasks| tasks.nlink()) else { continue };
+            let known = before.remove(&pid);
+            let seen_at = known.as_ref().map_or(self.samples, |known| known.seen_at);
+            let due = (self.samples + u64::from(pid)) % LOOK_EVERY == 0
+                || self.samples < seen_at + LOOKS_AT_FIRST;
+            let process = match known {
+                Some(known) if known.links == links && !due => known,
+                known => {
+                    let known = known.and_then(|known| known.domain);
+                    let was = known.as_ref().map(|known| known.domain.clone());
+                    let domain = self.look(pid, &tasks, known)?;
+                    changed |= was.as_ref() != domain.as_ref().map(|tracked| &tracked.domain);
+                    Process { links, seen_at, domain }
+                }
+            };
+            self.processes.insert(pid, process);
+        }
+        Ok(changed || before.values().any(|gone| gone.domain.is_some()))
+    }
+
+    /// The domain that a process is, if it has vCPUs.
+    fn look(
+        &self,
+        pid: u32,
+        tasks: &Path,
+        known: Option<Tracked>,
+    ) -> Result<Option<Tracked>, LinuxError> {
+        let Ok(entries) = fs::read_dir(tasks) else { return Ok(None) };
+        let mut found = vec![];
+        for name in entries.flatten().map(|entry| entry.file_name()) {
+            let path = tasks.join(&name);
+            let Ok(comm) = fs::read_to_string(path.join("comm")) else { continue };
+            let tid = name.to_str().and_then(|tid| tid.parse().ok());
+            if let (Some(number), Some(tid)) = (qemu::vcpu_number(comm.trim_end()), tid) {
+                found.push((number, Vcpu { id: tid, name: comm.trim_end().to_owned() }, path));
+            }
+        }
+        let Some((_, _, first)) = found.iter().min_by_key(|(number, vcpu, _)| (*number, vcpu.id))
+        else {
+            return Ok(None);
+        };
+        let (weight, cap_percent) = self.weight_and_cap(first, found.len() as u32);
+        let name = match &known {
+            Some(known) => known.domain.name.clone(),
+            None => self.domain_name(pid),
+        };
+        found.sort_by_key(|(number, vcpu, _)| (*number, vcpu.id));
+        let mut open: BTreeMap<u64, Thread> = known
+            .map(|Tracked { domain, threads }| {
+                domain.vcpus.iter().map(|vcpu| vcpu.id).zip(threads).collect()
+            })
+            .unwrap_or_default();
+        let (mut vcpus, mut threads) = (vec![], vec![]);
+        for (_, vcpu, path) in found {
+            let thread = match open.remove(&vcpu.id) {
+                Some(thread) => thread,
+                None => match Thread::open(&path) {
+                    Ok(thread) => thread,
+                    Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
+                        return Err(LinuxError::OpenFiles);
+                    }
+                    // It vanished.
+                    Err(_) => continue,
+                },
+            };
+            threads.push(thread);
+            vcpus.push(vcpu);
+        }
+        let domain = Domain { id: pid.into(), name, weight, cap_percent, vcpus };
+        Ok(Some(Tracked { domain, threads }))
+    }
+
+    /// What QEMU calls the VM, or else the name of the process.
+    fn domain_name(&self, pid: u32) -> String {
+        let process = self.proc.join(pid.to_string());
+        fs::read(process.join("cmdline"))
+            .ok()
+            .and_then(|command_line| qemu::guest_name(&command_line))
+            .or_else(|| Some(fs::read_to_string(process.join("comm")).ok()?.trim_end().to_owned()))
+            .unwrap_or_else(|| format!("process {pid}"))
+    }
+
+    /// From the control groups of a domain's first vCPU, up to the root: the first weight that somebody
+    /// chose, the least quota. libvirt gives each vCPU a group of its own, whose quota is that of one.
+    fn weight_and_cap(&self, thread: &Path, vcpus: u32) -> (u32, u32) {
+        let groups = fs::read_to_string(thread.join("cgroup")).unwrap_or_default();
+        let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
+            return (DEFAULT_WEIGHT as u32, 0);
+        };
+        let (mut weight, mut cap_percent) = (None, u64::MAX);
+        let relative = Path::new(path);
+        for group in relative.ancestors().filter(|group| !group.as_os_str().is_empty()) {
+            let read = |file: &str| fs::read_to_string(self.groups.join(group).join(file)).ok();
+            let number = |text: String| text.trim().parse::<u64>().ok();
+            let chosen = read("cpu.weight").and_then(number);
+            weight = weight.or(chosen.filter(|&weight| weight != DEFAULT_GROUP_WEIGHT));
+            if let Some(percent) = read("cpu.max").and_then(|quota| quota_percent(&quota)) {
+                let of_one = group.file_name().is_some_and(|name| {
+                    name.to_str().is_some_and(|name| name.starts_with("vcpu"))
+                });
+                let together = if of_one { percent * u64::from(vcpus) } else { percent };
+                cap_percent = cap_percent.min(together.max(1));
+            }
+        }
+        let weight = weight.unwrap_or(DEFAULT_GROUP_WEIGHT).min(10_000) * DEFAULT_WEIGHT;
+        let cap_percent = if cap_percent == u64::MAX { 0 } else { cap_percent };
+        (
+            (weight / DEFAULT_GROUP_WEIGHT).max(1) as u32,
+            u32::try_from(cap_percent).unwrap_or(u32::MAX),
+        )
+    }
+
+    fn describe(&self, pcpus: u32) -> Structure {
+        let read = |file: &str| fs::read_to_string(self.proc.join("sys/kernel").join(file)).ok();
+        let name = |text: Option<String>| text.map(|text| text.trim().to_owned());
+        let mut unseen = vec![
+            "Single waits, so neither their p99 nor the worst one, and who ran meanwhile: only \
+             sums. A wait is counted when it ends."
+                .to_owned(),
+            "Migrations, preemptions, and whether a runnable vCPU runs or waits.".to_owned(),
+        ];
+        if !self.groups.join("cgroup.controllers").exists() {
+            unseen.push("Weights and caps: there are no control groups of version 2.".to_owned());
+        }
+        let tracked = self.processes.values().filter_map(|process| process.domain.as_ref());
+        Structure {
+            host: Host {
+                name: name(read("hostname")).unwrap_or_else(|| "this host".to_owned()),
+                source: format!("Linux {}", name(read("osrelease")).unwrap_or_default()),
+                pcpus,
+                began_unix_ns: Some(self.began_unix_ns),
+                unseen,
+            },
+            domains: tracked.map(|tracked| tracked.domain.clone()).collect(),
+        }
+    }
+
+    /// Of each pCPU that is online. The kernel counts in ticks.
+    fn idle_ns(&self) -> Result<Vec<u64>, LinuxError> {
+        let path = self.proc.join("stat");
+        let stat = fs::read_to_string(&path).map_err(|e| LinuxError::Unreadable(path, e))?;
+        let pcpus = stat.lines().filter_map(|line| {
+            let mut words = line.strip_prefix("cpu")?.split(' ');
+            words.next()?.parse::<u32>().ok()?;
+            // user, nice, system, idle, waiting for a disk
+            let words: Vec<u64> = words.skip(3).take(2).flat_map(str::parse).collect();
+            Some(words.iter().sum::<u64>() * (1_000_000_000 / clock_ticks_per_second().max(1)))
+        });
+        Ok(pcpus.collect())
+    }
+}
+
+/// EMFILE.
+const TOO_MANY_OPEN: i32 = 24;
+
+/// A host may have thousands of vCPUs. If this is refused, opening them will say so.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// "50000 100000" in percent of one pCPU; none for "max 100000".
+fn quota_percent(text: &str) -> Option<u64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    quota.saturating_mul(100).checked_div(period)
+}
+
+impl Thread {
+    fn open(directory: &Path) -> io::Result<Thread> {
+        Ok(Thread {
+            schedstat: File::open(directory.join("schedstat"))?,
+            stat: File::open(directory.join("stat"))?,
+        })
+    }
+
+    /// None if it is gone.
+    fn figures(&self) -> Option<Figures> {
+        let mut buffer = [0; 1024];
+        let mut numbers = read(&self.schedstat, &mut buffer)?.split_ascii_whitespace();
+        let mut number = || numbers.next()?.parse::<u64>().ok();
+        let (gotten_ns, waited_ns, switches) = (number()?, number()?, number()?);
+        // Its name, in brackets, may have brackets and blanks in it.
+        let (_, stat) = read(&self.stat, &mut buffer)?.rsplit_once(") ")?;
+        let mut words = stat.split(' ');
+        let state = match words.next()? {
+            "R" => State::Runnable,
+            "X" | "Z" => return None,
+            _ => State::Blocked,
+        };
+        // The state is the third word of all, the pCPU the 39th.
+        let pcpu = words.nth(35).and_then(|pcpu| pcpu.parse().ok());
+        Some(Figures {
+            state: Some(state),
+            pcpu,
+            gotten_ns,
+            waited_ns,
+            switches,
+            ..Figures::default()
+        })
+    }
+}
+
+fn read<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let length = file.read_at(buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
+/// Why this host cannot be watched.
+#[derive(Debug)]
+pub enum LinuxError {
+    /// A file of the kernel.
+    Unreadable(PathBuf, io::Error),
+    /// The kernel does not count waits.
+    NoSchedstat,
+    /// There are more vCPUs than files may be open.
+    OpenFiles,
+}
+
+impl fmt::Display for LinuxError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinuxError::Unreadable(path, error) => {
+                write!(formatter, "{}: {error}", path.display())
+            }
+            LinuxError::NoSchedstat => formatter.write_str(
+                "this kernel does not tell how long threads wait: it was built without \
+                 CONFIG_SCHED_INFO",
+            ),
+            LinuxError::OpenFiles => formatter.write_str(
+                "too many vCPUs for the files that may be open, two each: raise `ulimit -Hn`",
+            ),
+        }
+    }
+}
+
+impl error::Error for LinuxError {}

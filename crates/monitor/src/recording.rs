@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings (the format is described in `docs/monitor.md`): gzip members, each a head that says
+//! who is there and then samples, a line of JSON each. All that was written up to a sample can be
+//! read if the rest is missing, and each member can be read without the others.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use std::{error, fmt};
+
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use steelyard_simulator::measure::WorstWait;
+use steelyard_simulator::units::MAX_PCPU;
+
+use crate::snapshot::{Figures, Snapshot, State, Structure, Waits};
+
+const FORMAT: &str = "steelyard-recording";
+const VERSION: u32 = 1;
+/// Samples in a member at most: what must be read to get at any one of them.
+const SAMPLES_PER_MEMBER: usize = 32;
+/// Longer lines are not read: a small file can unpack to any size.
+const LONGEST_LINE: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+struct Format {
+    format: String,
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head<F, S> {
+    format: F,
+    version: u32,
+    #[serde(flatten)]
+    structure: S,
+}
+
+/// Differences to the sample before in the same member, or to nothing; times and counts wrap.
+#[derive(Serialize, Deserialize)]
+struct Sample {
+    /// Not a difference.
+    time_ns: u64,
+    idle_ns: Vec<u64>,
+    vcpus: Vec<VcpuSample>,
+}
+
+/// State and pCPU (no differences), gotten, waited, switches, migrations, preemptions, waits.
+#[derive(Serialize, Deserialize)]
+struct VcpuSample(
+    Option<State>,
+    Option<u32>,
+    u64,
+    u64,
+    u64,
+    Option<u64>,
+    Option<u64>,
+    Option<WaitsSample>,
+);
+
+#[derive(Serialize, Deserialize)]
+struct WaitsSample {
+    /// Buckets into which waits fell.
+    histogram: Vec<(u64, u64)>,
+    /// If there is a longer one than before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worst: Option<WorstWait>,
+}
+
+/// Writes a recording. It holds no more in memory than the last snapshot and the compressor.
+pub struct Recorder<W> {
+    writer: W,
+    member: Option<Member>,
+}
+
+/// What is being written.
+struct Member {
+    encoder: GzEncoder<Vec<u8>>,
+    last: Snapshot,
+    samples: usize,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins a recording.
+    pub fn new(writer: W) -> Recorder<W> {
+        Recorder { writer, member: None }
+    }
+
+    /// Adds a snapshot. Once this returns it can be read, whatever becomes of the rest.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn record(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let mut member = match self.member.take() {
+            Some(member) if member.continues(snapshot) => member,
+            before => {
+                self.end(before)?;
+                Member::begin(snapshot)?
+            }
+        };
+        member.add(snapshot)?;
+        self.writer.write_all(member.encoder.get_ref())?;
+        self.writer.flush()?;
+        member.encoder.get_mut().clear();
+        self.member = Some(member);
+        Ok(())
+    }
+
+    /// Where it is written to.
+    pub fn writer(&self) -> &W {
+        &self.writer
+    }
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn finish(mut self) -> io::Result<W> {
+        let member = self.member.take();
+        self.end(member)?;
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+
+    fn end(&mut self, member: Option<Member>) -> io::Result<()> {
+        match member {
+            Some(member) => self.writer.write_all(&member.encoder.finish()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Member {
+    fn begin(snapshot: &Snapshot) -> io::Result<Member> {
+        // Fast: a busy host has better things to do.
+        let mut encoder = GzEncoder::new(vec![], Compression::fast());
+        let structure = snapshot.structure.as_ref();
+        write_line(&mut encoder, &Head { format: FORMAT, version: VERSION, structure })?;
+        let nothing = Snapshot {
+            structure: snapshot.structure.clone(),
+            time_ns: 0,
+            idle_ns: vec![0; snapshot.idle_ns.len()],
+            vcpus: vec![Figures::default(); snapshot.vcpus.len()],
+        };
+        Ok(Member { encoder, last: nothing, samples: 0 })
+    }
+
+    fn continues(&self, snapshot: &Snapshot) -> bool {
+        self.samples < SAMPLES_PER_MEMBER
+            && (Arc::ptr_eq(&self.last.structure, &snapshot.structure)
+                || self.last.structure == snapshot.structure)
+    }
+
+    fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        write_line(&mut self.encoder, &Sample::difference(&self.last, snapshot))?;
+        // All that went in can be unpacked from what came out.
+        self.encoder.flush()?;
+        self.last = snapshot.clone();
+        self.samples += 1;
+        Ok(())
+    }
+}
+
+fn write_line(writer: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, value)?;
+    writer.write_all(b"\n")
+}
+
+impl Sample {
+    fn difference(last: &Snapshot, now: &Snapshot) -> Sample {
+        let vcpus = last.vcpus.iter().zip(&now.vcpus);
+        Sample {
+            time_ns: now.time_ns,
+            idle_ns: last
+                .idle_ns
+                .iter()
+                .zip(&now.idle_ns)
+                .map(|(last, now)| now.wrapping_sub(*last))
+                .collect(),
+            vcpus: vcpus.map(|(last, now)| VcpuSample::difference(last, now)).collect(),
+        }
+    }
+
+    /// The snapshot that differs from `last` by this; none if it has other pCPUs and vCPUs.
+    fn applied_to(self, last: &Snapshot) -> Option<Snapshot> {
+        if self.idle_ns.len() != last.idle_ns.len() || self.vcpus.len() != last.vcpus.len() {
+            return None;
+        }
+        let idle = last.idle_ns.iter().zip(&self.idle_ns);
+        Some(Snapshot {
+            structure: last.structure.clone(),
+            time_ns: self.time_ns,
+            idle_ns: idle.map(|(last, more)| last.wrapping_add(*more)).collect(),
+            vcpus: last
+                .vcpus
+                .iter()
+                .zip(self.vcpus)
+                .map(|(last, more)| more.applied_to(last))
+                .collect(),
+        })
+    }
+}
+
+impl VcpuSample {
+    fn difference(last: &Figures, now: &Figures) -> VcpuSample {
+        let optional =
+            |last: Option<u64>, now: Option<u64>| Some(now?.wrapping_sub(last.unwrap_or(0)));
+        VcpuSample(
+            now.state,
+            now.pcpu,
+            now.gotten_ns.wrapping_sub(last.gotten_ns),
+            now.waited_ns.wrapping_sub(last.waited_ns),
+            now.switches.wrapping_sub(last.switches),
+            optional(last.migrations, now.migrations),
+            optional(last.preemptions, now.preemptions),
+            now.waits.as_ref().map(|now| WaitsSample::difference(last.waits.as_ref(), now)),
+        )
+    }
+
+    fn applied_to(self, last: &Figures) -> Figures {
+        let VcpuSample(state, pcpu, gotten, waited, switches, migrations, preemptions, waits) =
+            self;
+        let optional =
+            |last: Option<u64>, more: Option<u64>| Some(last.unwrap_or(0).wrapping_add(more?));
+        Figures {
+            state,
+            pcpu,
+            gotten_ns: last.gotten_ns.wrapping_add(gotten),
+            waited_ns: last.waited_ns.wrapping_add(waited),
+            switches: last.switches.wrapping_add(switches),
+            migrations: optional(last.migrations, migrations),
+            preemptions: optional(last.preemptions, preemptions),
+            waits: waits.map(|waits| waits.applied_to(last.waits.as_ref())),
+        }
+    }
+}
+
+impl WaitsSample {
+    fn difference(last: Option<&Waits>, now: &Waits) -> WaitsSample {
+        let nothing = Waits::default();
+        let last = last.unwrap_or(&nothing);
+        WaitsSample {
+            histogram: merged(&last.histogram, &now.histogram, |last, now| now.wrapping_sub(last)),
+            worst: now.worst.clone().filter(|worst| last.worst.as_ref() != Some(worst)),
+        }
+    }
+
+    fn applied_to(self, last: Option<&Waits>) -> Waits {
+        let nothing = Waits::default();
+        let last = last.unwrap_or(&nothing);
+        Waits {
+            histogram: merged(&last.histogram, &self.histogram, u64::wrapping_add),
+            worst: self.worst.or_else(|| last.worst.clone()),
+        }
+    }
+}
+
+/// Buckets of two histograms, counts combined; buckets without a count are left out.
+pub(crate) fn merged(
+    first: &[(u64, u64)],
+    second: &[(u64, u64)],
+    combine: impl Fn(u64, u64) -> u64,
+) -> Vec<(u64, u64)> {
+    let mut all: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for &(bound, count) in first {
+        all.entry(bound).or_default().0 = count;
+    }
+    for &(bound, count) in second {
+        all.entry(bound).or_default().1 = count;
+    }
+    let combined = all.into_iter().map(|(bound, (first, second))| (bound, combine(first, second)));
+    combined.filter(|&(_, count)| count > 0).collect()
+}
+
+/// Why a file cannot be read as a recording.
+#[derive(Debug)]
+pub enum RecordingError {
+    /// It could not be read.
+    Io(io::Error),
+    /// It is something else.
+    Other,
+    /// It is of another version.
+    Version(u32),
+    /// It was cut off before the first sample.
+    Empty,
+}
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordingError::Io(error) => write!(formatter, "cannot be read: {error}"),
+            RecordingError::Other => {
+                formatter.write_str("this is no recording that `steelyard record` wrote")
+            }
+            RecordingError::Version(version) => write!(
+                formatter,
+                "a recording of version {version}; this Steelyard reads version {VERSION}"
+            ),
+            RecordingError::Empty => {
+                formatter.write_str("the recording ends before its first sample")
+            }
+        }
+    }
+}
+
+impl error::Error for RecordingError {}
+
+/// How a recording ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As its recorder ended it.
+    Complete,
+    /// Before that: it is still being written, or the recorder was killed.
+    CutOff,
+    /// In bytes that mean nothing.
+    Damaged,
+}
+
+/// A recording to be looked at in any order.
+pub struct Recording<R> {
+    reader: R,
+    /// Offset of each member, and the number of its first snapshot.
+    members: Vec<(u64, usize)>,
+    length: usize,
+    ending: Ending,
+    /// The member looked at last: its index, its snapshots.
+    loaded: Option<(usize, Vec<Snapshot>)>,
+}
+
+impl<R: BufRead + Seek> Recording<R> {
+    /// Reads through a recording once, holding none of it.
+    ///
+    /// # Errors
+    /// [`RecordingError`], if there is not a single snapshot in it.
+    pub fn new(mut reader: R) -> Result<Recording<R>, RecordingError> {
+        let (mut members, mut length) = (vec![], 0);
+        let ending = loop {
+            let offset = reader.stream_position().map_err(RecordingError::Io)?;
+            if reader.fill_buf().map_err(RecordingError::Io)?.is_empty() {
+                break Ending::Complete;
+            }
+            let first = length;
+            let end = read_member(&mut reader, |_| length += 1);
+            if length > first {
+                members.push((offset, first));
+            }
+            match end {
+                Ok(()) => {}
+                Err(Stop::CutOff) => break Ending::CutOff,
+                Err(Stop::Damaged) if length > 0 => break Ending::Damaged,
+                Err(Stop::Damaged) => return Err(RecordingError::Other),
+                Err(Stop::Version(version)) => return Err(RecordingError::Version(version)),
+                Err(Stop::Io(error)) => return Err(RecordingError::Io(error)),
+            }
+        };
+        if length == 0 {
+            return Err(RecordingError::Empty);
+        }
+        Ok(Recording { reader, members, length, ending, loaded: None })
+    }
+
+    /// Number of snapshots; at least one.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// How it ends.
+    pub fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// The snapshot of this number, from 0 on; none if there is none, or it cannot be read any more.
+    pub fn snapshot(&mut self, number: usize) -> Option<Snapshot> {
+        let index = self.members.partition_point(|&(_, first)| first <= number).checked_sub(1)?;
+        let (offset, first) = self.members[index];
+        if self.loaded.as_ref().is_none_or(|(loaded, _)| *loaded != index) {
+            self.reader.seek(SeekFrom::Start(offset)).ok()?;
+            let mut snapshots = vec![];
+            // How it ends was found out before.
+            let _ = read_member(&mut self.reader, |snapshot| snapshots.push(snapshot.clone()));
+            self.loaded = Some((index, snapshots));
+        }
+        let (_, snapshots) = self.loaded.as_ref()?;
+        snapshots.get(number - first).cloned()
+    }
+}
+
+/// Why reading stopped within a member.
+enum Stop {
+    CutOff,
+    Damaged,
+    Version(u32),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => Stop::CutOff,
+            // What the decompressor says of bytes that mean nothing.
+            ErrorKind::InvalidInput | ErrorKind::InvalidData => Stop::Damaged,
+            _ => Stop::Io(error),
+        }
+    }
+}
+
+/// Reads the member that begins here, and what follows it no further.
+fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(&Snapshot)) -> Result<(), Stop> {
+    let mut lines = BufReader::new(GzDecoder::new(reader));
+    let mut line = vec![];
+    if !read_line(&mut lines, &mut line)? {
+        return Err(Stop::Damaged);
+    }
+    let head: Head<String, Structure> = serde_json::from_slice(&line).map_err(|_| {
+        match serde_json::from_slice::<Format>(&line) {
+            Ok(other) if other.format == FORMAT && other.version != VERSION => {
+                Stop::Version(other.version)
+            }
+            _ => Stop::Damaged,
+        }
+    })?;
+    if head.format != FORMAT || head.structure.host.pcpus > MAX_PCPU + 1 {
+        return Err(Stop::Damaged);
+    }
+    if head.version != VERSION {
+        return Err(Stop::Version(head.version));
+    }
+    let vcpus = head.structure.domains.iter().map(|domain| domain.vcpus.len()).sum();
+    let mut last = Snapshot {
+        time_ns: 0,
+        idle_ns: vec![0; head.structure.host.pcpus as usize],
+        vcpus: vec![Figures::default(); vcpus],
+        structure: Arc::new(head.structure),
+    };
+    while read_line(&mut lines, &mut line)? {
+        let sample: Sample = serde_json::from_slice(&line).map_err(|_| Stop::Damaged)?;
+        last = sample.applied_to(&last).ok_or(Stop::Damaged)?;
+        each(&last);
+    }
+    Ok(())
+}
+
+/// Reads a line; false at the end of the member.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Stop> {
+    line.clear();
+    reader.take(LONGEST_LINE).read_until(b'\n', line)?;
+    match line.last() {
+        Some(b'\n') => Ok(true),
+        Some(_) => Err(Stop::Damaged),
+        None => Ok(false),
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a source yields at one moment. Times and counts are cumulative, from whenever the source
+//! began to count: what happened between two moments is their difference ([`crate::Interval`]).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use steelyard_simulator::measure::WorstWait;
+
+/// The host and everybody on it at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Who is there; shared by all snapshots between which nobody came, went or was changed.
+    pub structure: Arc<Structure>,
+    /// Since the source began.
+    pub time_ns: u64,
+    /// Idle time of each pCPU.
+    pub idle_ns: Vec<u64>,
+    /// Of each vCPU, in the order of the domains.
+    pub vcpus: Vec<Figures>,
+}
+
+/// Who is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Structure {
+    /// The host.
+    pub host: Host,
+    /// Its domains.
+    pub domains: Vec<Domain>,
+}
+
+/// A host, real or simulated, and what its source can tell of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Name.
+    pub name: String,
+    /// What tells of it, such as "Linux 6.12".
+    pub source: String,
+    /// Number of pCPUs.
+    pub pcpus: u32,
+    /// When the source began, since 1970; none for simulated time.
+    pub began_unix_ns: Option<u64>,
+    /// What the source cannot see, a sentence each.
+    pub unseen: Vec<String>,
+}
+
+/// A domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Domain {
+    /// Unlike that of any other domain of the host at the same time.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// Weight, 256 being the usual one.
+    pub weight: u32,
+    /// Most CPU time, in percent of one pCPU; 0: no limit.
+    pub cap_percent: u32,
+    /// Its vCPUs.
+    pub vcpus: Vec<Vcpu>,
+}
+
+/// A vCPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vcpu {
+    /// Unlike that of any other vCPU of the domain.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+}
+
+/// What a vCPU does at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It runs.
+    Running,
+    /// It could run and does not.
+    Waiting,
+    /// One of the two: the source does not tell them apart.
+    Runnable,
+    /// It has nothing to do.
+    Blocked,
+}
+
+impl State {
+    /// As written in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Waiting => "waiting",
+            State::Runnable => "runnable",
+            State::Blocked => "blocked",
+        }
+    }
+}
+
+/// What a vCPU got up to a moment. What is none the source cannot see.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// What it does.
+    pub state: Option<State>,
+    /// Where it runs or ran last.
+    pub pcpu: Option<u32>,
+    /// Running.
+    pub gotten_ns: u64,
+    /// Runnable, not running.
+    pub waited_ns: u64,
+    /// Times that it started on a pCPU.
+    pub switches: u64,
+    /// Starts on another pCPU than before.
+    pub migrations: Option<u64>,
+    /// Times that it lost a pCPU while it could have gone on.
+    pub preemptions: Option<u64>,
+    /// Its single waits.
+    pub waits: Option<Waits>,
+}
+
+/// Single waits, from runnable to running.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Upper bound of a bucket in ns and how many waits fell into it; ascending, no bucket is empty.
+    pub histogram: Vec<(u64, u64)>,
+    /// The longest of all.
+    pub worst: Option<WorstWait>,
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What was recorded is what is read, as far as the file goes; whatever the bytes, nothing worse
+//! than an error comes of it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use steelyard_monitor::{
+    Domain, Ending, Figures, Host, Recorder, Recording, RecordingError, SimulationSource, Snapshot,
+    State, Structure, Vcpu, Waits,
+};
+use steelyard_policy::Policy;
+use steelyard_simulator::Simulation;
+use steelyard_simulator::config::{Domain as Simulated, Host as SimulatedHost, Setup};
+use steelyard_simulator::workload::Busy;
+
+const MS: u64 = 1_000_000;
+
+/// Two domains on one pCPU, a snapshot every 20 ms.
+fn simulated(snapshots: u64) -> Vec<Snapshot> {
+    let setup = Setup {
+        host: SimulatedHost::with_pcpus(1),
+        domains: vec![
+            Simulated { weight: 512, ..Simulated::new("heavy", 2).with_task(2, Busy::default()) },
+            Simulated::new("light", 1).with_task(1, Busy::default()),
+        ],
+    };
+    let simulation = Simulation::new(&setup, &Policy::named("credit2").unwrap(), 1).unwrap();
+    let end_ns = (snapshots - 1) * 20 * MS;
+    let mut source = SimulationSource::new(simulation, "small", 20 * MS, end_ns);
+    std::iter::from_fn(|| source.sample()).collect()
+}
+
+fn recorded(snapshots: &[Snapshot]) -> Vec<u8> {
+    let mut recorder = Recorder::new(vec![]);
+    for snapshot in snapshots {
+        recorder.record(snapshot).unwrap();
+    }
+    recorder.finish().unwrap()
+}
+
+fn read(bytes: &[u8]) -> Result<(Vec<Snapshot>, Ending), RecordingError> {
+    let mut recording = Recording::new(Cursor::new(bytes))?;
+    let snapshots = (0..recording.len()).map(|number| recording.snapshot(number).unwrap());
+    Ok((snapshots.collect(), recording.ending()))
+}
+
+#[test]
+fn a_recording_that_is_cut_off_anywhere_holds_all_that_was_written_before() {
+    // More than a member.
+    let snapshots = simulated(40);
+    let mut recorder = Recorder::new(vec![]);
+    // Where in the file each snapshot is complete.
+    let mut complete_at = vec![];
+    let mut bytes = vec![];
+    for snapshot in &snapshots {
+        recorder.record(snapshot).unwrap();
+        bytes = recorder.writer().clone();
+        complete_at.push(bytes.len());
+    }
+    assert_eq!(bytes.len(), *complete_at.last().unwrap());
+    let whole = recorder.finish().unwrap();
+    assert!(whole.starts_with(&bytes));
+    for end in 0..whole.len() {
+        let complete = complete_at.iter().filter(|&&at| at <= end).count();
+        match read(&whole[..end]) {
+            Ok((read, ending)) => {
+                // Of what came after the last complete one, a line may be there already.
+                assert!(read.len() >= complete, "{end}: {} of {complete}", read.len());
+                assert!(read == snapshots[..read.len()], "{end}");
+                assert_ne!(ending, Ending::Damaged, "{end}");
+            }
+            Err(RecordingError::Empty) => assert_eq!(complete, 0, "{end}"),
+            Err(error) => panic!("{end}: {error}"),
+        }
+    }
+    let (read, ending) = read(&whole).unwrap();
+    assert!(read == snapshots);
+    assert_eq!(ending, Ending::Complete);
+}
+
+#[test]
+fn snapshots_are_found_in_any_order() {
+    let snapshots = simulated(100);
+    let bytes = recorded(&snapshots);
+    let mut recording = Recording::new(Cursor::new(bytes)).unwrap();
+    assert_eq!(recording.len(), 100);
+    for number in [99, 0, 64, 63, 31, 32, 50] {
+        assert!(recording.snapshot(number).unwrap() == snapshots[number], "{number}");
+    }
+    assert!(recording.snapshot(100).is_none());
+}
+
+#[test]
+fn what_is_no_recording_is_said_to_be_none() {
+    let error = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+    assert!(error(b"").contains("before its first sample"));
+    assert!(error(b"no recording, but text of some length").contains("no recording"));
+    let other = |line: &[u8]| {
+        use std::io::Write;
+        let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+        gzip.write_all(line).unwrap();
+        error(&gzip.finish().unwrap())
+    };
+    assert!(other(b"hello\n").contains("no recording"));
+    assert!(other(b"{\"format\":\"steelyard-recording\",\"version\":2}\n").contains("version 2"));
+}
+
+fn waits() -> impl Strategy<Value = Waits> {
+    proptest::collection::btree_map(any::<u64>(), 1..u64::MAX, 0..4)
+        .prop_map(|histogram| Waits { histogram: histogram.into_iter().collect(), worst: None })
+}
+
+fn figures() -> impl Strategy<Value = Figures> {
+    let states = select(vec![State::Running, State::Waiting, State::Runnable, State::Blocked]);
+    (
+        (option::of(states), option::of(any::<u32>())),
+        (any::<u64>(), any::<u64>(), any::<u64>()),
+        (option::of(any::<u64>()), option::of(any::<u64>()), option::of(waits())),
+    )
+        .prop_map(|((state, pcpu), (gotten_ns, waited_ns, switches), rest)| Figures {
+            state,
+            pcpu,
+            gotten_ns,
+            waited_ns,
+            switches,
+            migrations: rest.0,
+            preemptions: rest.1,
+            waits: rest.2,
+        })
+}
+
+/// Snapshots of a host on which domains come and go.
+fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
+    let snapshot = (0..3_usize, any::<u64>(), any::<u64>(), vec(figures(), 6)).prop_map(
+        |(domains, time_ns, idle_ns, mut vcpus)| {
+            vcpus.truncate(domains * 2);
+            let vcpu = |id| Vcpu { id, name: format!("CPU {id}/KVM") };
+            let domain = |id| Domain {
+                id,
+                name: format!("\"web\"\n{id}"),
+                weight: 256,
+                cap_percent: 0,
+                vcpus: (0..2).map(vcpu).collect(),
+            };
+            let host = Host {
+                name: "host".to_owned(),
+                source: "test".to_owned(),
+                pcpus: 1,
+                began_unix_ns: Some(1),
+                unseen: vec![],
+            };
+            let domains = (0..domains as u64).map(domain).collect();
+            let structure = Arc::new(Structure { host, domains });
+            Snapshot { structure, time_ns, idle_ns: vec![idle_ns], vcpus }
+        },
+    );
+    vec(snapshot, 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_snapshots_are_read_as_they_were_written(snapshots in snapshots()) {
+        let (read, ending) = read(&recorded(&snapshots)).unwrap();
+        prop_assert!(read == snapshots);
+        prop_assert_eq!(ending, Ending::Complete);
+    }
+
+    #[test]
+    fn changed_bytes_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut bytes = recorded(&simulated(3));
+        for (index, value) in changes {
+            let index = index.index(bytes.len());
+            bytes[index] = value;
+        }
+        // Whatever it is, it has as many vCPUs as it says, and an end.
+        for snapshot in read(&bytes).into_iter().flat_map(|(snapshots, _)| snapshots) {
+            let domains = &snapshot.structure.domains;
+            let vcpus: usize = domains.iter().map(|domain| domain.vcpus.len()).sum();
+            prop_assert_eq!(vcpus, snapshot.vcpus.len());
+        }
+    }
+}

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Waits as Measured};
 use steelyard_simulator::measure::WorstWait;
+use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Waits as Measured};
 use steelyard_simulator::{Usable, entitle};
 
 use crate::recording::merged;
@@ -92,15 +92,13 @@ pub struct Rates {
 }
 
 impl Interval {
-    /// From one snapshot to a later one. Who was not there before counts from nothing.
+    /// From one snapshot to a later one. Of who was not there before nothing is known yet: a vCPU
+    /// may be older than the moment when a source saw it first.
     pub fn between(from: &Snapshot, to: &Snapshot) -> Interval {
         let length_ns = to.time_ns.saturating_sub(from.time_ns);
         let same = Arc::ptr_eq(&from.structure, &to.structure);
-        let before: HashMap<(u64, u64), &Figures> = if same {
-            HashMap::new()
-        } else {
-            vcpus_of(from).map(|(domain, vcpu, figures)| ((domain.id, vcpu), figures)).collect()
-        };
+        let before: HashMap<(u64, u64), &Figures> =
+            if same { HashMap::new() } else { vcpus_of(from).collect() };
         let mut figures = to.vcpus.iter().enumerate();
         let domains = to.structure.domains.iter().map(|domain| {
             let vcpus = domain.vcpus.iter().zip(figures.by_ref()).map(|(vcpu, (index, now))| {
@@ -168,14 +166,12 @@ impl DomainInterval {
 
 impl Rates {
     fn between(last: Option<&Figures>, now: &Figures, length_ns: u64) -> Rates {
-        let nothing = Figures::default();
-        let last = last.unwrap_or(&nothing);
+        let last = last.unwrap_or(now);
         let gotten_ns = now.gotten_ns.saturating_sub(last.gotten_ns);
         let waited_ns = now.waited_ns.saturating_sub(last.waited_ns);
         let blocked_ns = length_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns);
-        let per_s = |last: u64, now: u64| {
-            now.saturating_sub(last) as f64 * 1e9 / length_ns.max(1) as f64
-        };
+        let per_s =
+            |last: u64, now: u64| now.saturating_sub(last) as f64 * 1e9 / length_ns.max(1) as f64;
         let optional =
             |last: Option<u64>, now: Option<u64>| now.map(|now| per_s(last.unwrap_or(0), now));
         let waits = now.waits.as_ref().map(|now| {
@@ -219,7 +215,7 @@ impl Rates {
             sums.migrations_per_s = sum(sums.migrations_per_s, one.migrations_per_s);
             sums.preemptions_per_s = sum(sums.preemptions_per_s, one.preemptions_per_s);
             if let Some(more) = &one.waits {
-                waits = Some(merged(waits.as_deref().unwrap_or(&[]), more, |a, b| a + b));
+                waits = Some(merged(waits.as_deref().unwrap_or(&[]), more, u64::saturating_add));
             }
             let length = |worst: &Option<WorstWait>| worst.as_ref().map(|worst| worst.length_ns);
             if length(&one.worst_wait) > length(&sums.worst_wait) {
@@ -233,14 +229,16 @@ impl Rates {
 
 /// The upper bound of the bucket with this percentile.
 fn quantile(waits: &[(u64, u64)], percentile: u64) -> Option<u64> {
-    let all: u64 = waits.iter().map(|&(_, count)| count).sum();
-    let rank = (all * percentile).div_ceil(100);
+    let all: u128 = waits.iter().map(|&(_, count)| u128::from(count)).sum();
+    let rank = (all * u128::from(percentile)).div_ceil(100);
     let mut below = 0;
     let mut buckets = waits.iter();
-    buckets.find(|&&(_, count)| {
-        below += count;
-        below >= rank
-    }).map(|&(bound, _)| bound)
+    buckets
+        .find(|&&(_, count)| {
+            below += u128::from(count);
+            below >= rank
+        })
+        .map(|&(bound, _)| bound)
 }
 
 /// As the simulator entitles domains.
@@ -278,10 +276,10 @@ fn entitle_all(domains: &mut [DomainInterval], pcpus: u32) {
     }
 }
 
-fn vcpus_of(snapshot: &Snapshot) -> impl Iterator<Item = (&Domain, u64, &Figures)> {
+fn vcpus_of(snapshot: &Snapshot) -> impl Iterator<Item = ((u64, u64), &Figures)> {
     let domains = snapshot.structure.domains.iter();
-    let vcpus = domains.flat_map(|domain| domain.vcpus.iter().map(move |vcpu| (domain, vcpu.id)));
-    vcpus.zip(&snapshot.vcpus).map(|((domain, vcpu), figures)| (domain, vcpu, figures))
+    let ids = domains.flat_map(|domain| domain.vcpus.iter().map(move |vcpu| (domain.id, vcpu.id)));
+    ids.zip(&snapshot.vcpus)
 }
 
 fn percent(part_ns: u64, whole_ns: u64) -> f64 {

@@ -115,9 +115,10 @@ impl LinuxSource {
             }
         }
         self.samples += 1;
-        let known = self.structure.take().filter(|known| {
-            !changed && known.host.pcpus as usize == idle_ns.len()
-        });
+        let known = self
+            .structure
+            .take()
+            .filter(|known| !changed && known.host.pcpus as usize == idle_ns.len());
         let structure = match known {
             Some(known) => known,
             None => Arc::new(self.describe(idle_ns.len() as u32)),
@@ -235,9 +236,9 @@ impl LinuxSource {
             let chosen = read("cpu.weight").and_then(number);
             weight = weight.or(chosen.filter(|&weight| weight != DEFAULT_GROUP_WEIGHT));
             if let Some(percent) = read("cpu.max").and_then(|quota| quota_percent(&quota)) {
-                let of_one = group.file_name().is_some_and(|name| {
-                    name.to_str().is_some_and(|name| name.starts_with("vcpu"))
-                });
+                let of_one = group
+                    .file_name()
+                    .is_some_and(|name| name.to_str().is_some_and(|name| name.starts_with("vcpu")));
                 let together = if of_one { percent * u64::from(vcpus) } else { percent };
                 cap_percent = cap_percent.min(together.max(1));
             }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use steelyard_simulator::units::Nanoseconds;
 
 use crate::policies;
 
@@ -90,6 +91,8 @@ pub enum Command {
         #[command(subcommand)]
         command: crate::kvm::Command,
     },
+    Top(Top),
+    Record(Record),
     /// Print the JSON Schema of scenario files, for editors.
     #[command(after_help = examples!(
         "steelyard schema > scenario.schema.json"
@@ -189,4 +192,95 @@ pub struct Compare {
     /// Runs at a time; without it one per CPU. It changes no result.
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
+}
+
+/// What is watched: this host, unless something else is named.
+#[derive(Args, Debug)]
+pub struct Watched {
+    /// Watch a simulation of this scenario, recording or VM description instead.
+    #[arg(long, value_name = "INPUT", value_hint = ValueHint::FilePath)]
+    pub simulate: Option<PathBuf>,
+    /// Policy to simulate, instead of the first of the input.
+    #[arg(
+        short, long, value_name = "P", requires = "simulate",
+        hide_possible_values = true, value_parser = PolicyName,
+    )]
+    pub policy: Option<String>,
+    /// Time from one look to the next, such as 500ms; of a simulation in its own time.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Nanoseconds,
+    /// Another /proc.
+    #[arg(long, value_name = "DIR", default_value = "/proc", hide = true)]
+    pub proc: PathBuf,
+    /// Another /sys/fs/cgroup.
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup", hide = true)]
+    pub groups: PathBuf,
+}
+
+fn interval(text: &str) -> Result<Nanoseconds, String> {
+    match text.parse()? {
+        short if short < Nanoseconds::from_ms(10) => Err("at least 10 ms".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(speed) if speed > 0.0 && speed <= 1e6 => Ok(speed),
+        _ => Err("a number above 0, such as 2 or 0.5".to_owned()),
+    }
+}
+
+/// Watch who gets the CPUs of this host, of a recording or of a simulation, and who waits.
+///
+/// Domains are processes with vCPU threads, by the name that QEMU or libvirt gave them. It needs no
+/// privilege, and any scheduler may run. What a source cannot see is left out and listed under `?`.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "steelyard top                                  this host"
+    "steelyard top --replay night.steelyard --speed 10"
+    "steelyard top --simulate scenarios/first-look.toml --policy credit2"
+    "steelyard top --simple                         bars, once per interval"
+    "steelyard top --json --batch 1 | jq '.domains[].gotten_percent'"
+))]
+pub struct Top {
+    #[command(flatten)]
+    pub watched: Watched,
+    /// Watch a recording that `steelyard record` wrote.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["simulate", "interval"])]
+    pub replay: Option<PathBuf>,
+    /// How many times as fast a recording or simulation goes as it went; without it, on a screen 1,
+    /// else as fast as it can.
+    #[arg(long, value_name = "X", value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Print so many intervals and end, instead of filling the screen.
+    #[arg(short, long, value_name = "N")]
+    pub batch: Option<NonZeroU32>,
+    /// Print a line of JSON per interval: described in docs/monitor.md.
+    #[arg(long, conflicts_with = "simple")]
+    pub json: bool,
+    /// Print a bar per vCPU, and their average, per interval.
+    #[arg(long)]
+    pub simple: bool,
+}
+
+/// Record who gets the CPUs of this host, or of a simulation, until Ctrl-C.
+///
+/// The recording can be read as far as it was written, whatever ends it: `steelyard top --replay`
+/// shows it. Its format is described in docs/monitor.md.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "steelyard record -o night.steelyard --length 8h"
+    "steelyard record -o run.steelyard --simulate scenarios/first-look.toml --interval 100ms"
+))]
+pub struct Record {
+    #[command(flatten)]
+    pub watched: Watched,
+    /// End after this time, such as 10min; without it a simulation ends as its input says.
+    #[arg(short, long, value_name = "TIME")]
+    pub length: Option<Nanoseconds>,
+    /// File to write; replaced if it is there.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
 }

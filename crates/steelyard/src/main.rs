@@ -8,6 +8,7 @@ mod import;
 mod interrupt;
 #[cfg(feature = "kvm")]
 mod kvm;
+mod monitor;
 mod policies;
 mod terminal;
 
@@ -41,6 +42,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
         #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
+        Command::Top(arguments) => monitor::top(arguments, &interrupt),
+        Command::Record(arguments) => monitor::record(arguments, &interrupt),
         Command::Schema => terminal::print(&steelyard_scenario::schema()),
         Command::Completions { shell } => {
             let mut script = vec![];

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The columns of the table of domains and vCPUs, on the screen and in batches.
+
+use crate::interval::{DomainInterval, Rates, VcpuInterval};
+
+/// A domain, or one vCPU of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub domain: &'a DomainInterval,
+    pub vcpu: Option<&'a VcpuInterval>,
+}
+
+/// A column, but those of names and bars, which stand before all others and grow.
+pub(crate) struct Column {
+    pub title: &'static str,
+    pub width: usize,
+    pub help: &'static str,
+    /// Where the source can see it.
+    pub text: fn(Row) -> Option<String>,
+    /// By which domains are ordered, the greatest first.
+    pub order: fn(&DomainInterval) -> f64,
+}
+
+/// The narrowest name and bar.
+pub(crate) const NAME: usize = 12;
+pub(crate) const BAR: usize = 10;
+/// And the widest.
+const WIDEST_NAME: usize = 28;
+const WIDEST_BAR: usize = 50;
+
+/// The most important first: where there is no room the last are left out.
+pub(crate) static COLUMNS: [Column; 13] = [
+    Column {
+        title: "AVG%",
+        width: 5,
+        help: "CPU time per vCPU in percent; the bar is the same",
+        text: |row| Some(percent(row.average_percent())),
+        order: DomainInterval::average_percent,
+    },
+    Column {
+        title: "CPU%",
+        width: 6,
+        help: "CPU time of all vCPUs, in percent of one pCPU",
+        text: |row| Some(percent(row.rates().gotten_percent)),
+        order: |domain| domain.rates.gotten_percent,
+    },
+    Column {
+        title: "ENT%",
+        width: 6,
+        help: "entitlement: what fairness by weight would give the domain",
+        text: |row| row.of_domain(percent(row.domain.entitlement_percent)),
+        order: |domain| domain.entitlement_percent,
+    },
+    Column {
+        title: "WAIT%",
+        width: 6,
+        help: "time in which vCPUs could have run and did not",
+        text: |row| Some(percent(row.rates().waited_percent)),
+        order: |domain| domain.rates.waited_percent,
+    },
+    Column {
+        title: "P99",
+        width: 6,
+        help: "99 % of the waits that ended were no longer",
+        text: |row| {
+            let seen = row.rates().waits.is_some();
+            seen.then(|| row.rates().wait_p99_ns.map_or_else(|| "-".to_owned(), time))
+        },
+        order: |domain| domain.rates.wait_p99_ns.unwrap_or(0) as f64,
+    },
+    Column {
+        title: "WORST",
+        width: 6,
+        help: "the longest wait since the source began",
+        text: |row| row.rates().worst_wait.as_ref().map(|worst| time(worst.length_ns)),
+        order: |domain| domain.rates.worst_wait.as_ref().map_or(0.0, |w| w.length_ns as f64),
+    },
+    Column {
+        title: "SW/s",
+        width: 6,
+        help: "starts on a pCPU per second",
+        text: |row| Some(count(row.rates().switches_per_s)),
+        order: |domain| domain.rates.switches_per_s,
+    },
+    Column {
+        title: "WT",
+        width: 5,
+        help: "weight; 256 is the usual one",
+        text: |row| row.of_domain(row.domain.weight.to_string()),
+        order: |domain| f64::from(domain.weight),
+    },
+    Column {
+        title: "STATE",
+        width: 8,
+        help: "what the vCPU does at the moment",
+        text: |row| Some(row.vcpu?.state?.word().to_owned()),
+        order: |_| 0.0,
+    },
+    Column {
+        title: "pCPU",
+        width: 4,
+        help: "where it runs or ran last",
+        text: |row| Some(row.vcpu?.pcpu?.to_string()),
+        order: |_| 0.0,
+    },
+    Column {
+        title: "BLK%",
+        width: 6,
+        help: "time in which vCPUs had nothing to do",
+        text: |row| Some(percent(row.rates().blocked_percent)),
+        order: |domain| domain.rates.blocked_percent,
+    },
+    Column {
+        title: "MIG/s",
+        width: 6,
+        help: "starts on another pCPU than before, per second",
+        text: |row| row.rates().migrations_per_s.map(count),
+        order: |domain| domain.rates.migrations_per_s.unwrap_or(0.0),
+    },
+    Column {
+        title: "CAP%",
+        width: 5,
+        help: "most CPU time that the domain may have; 0: no limit",
+        text: |row| row.of_domain(row.domain.cap_percent.to_string()),
+        order: |domain| f64::from(domain.cap_percent),
+    },
+];
+
+/// What is shown of the columns.
+pub(crate) struct Layout {
+    pub name: usize,
+    pub bar: usize,
+    pub columns: Vec<&'static Column>,
+}
+
+impl Layout {
+    /// For so many columns of characters, and these domains; columns of which nothing is known are
+    /// left out.
+    pub fn new(width: usize, domains: &[DomainInterval]) -> Layout {
+        let rows = || {
+            domains.iter().flat_map(|domain| {
+                let vcpus = domain.vcpus.first().map(|vcpu| Row { domain, vcpu: Some(vcpu) });
+                [Row { domain, vcpu: None }].into_iter().chain(vcpus)
+            })
+        };
+        let mut left = width.saturating_sub(NAME + 1 + BAR);
+        let mut columns = vec![];
+        for column in &COLUMNS {
+            if rows().any(|row| (column.text)(row).is_some()) {
+                if left < column.width + 1 {
+                    break;
+                }
+                left -= column.width + 1;
+                columns.push(column);
+            }
+        }
+        let longest = domains.iter().map(|domain| domain.name.chars().count() + 2).max();
+        let more_name = longest.unwrap_or(0).clamp(NAME, WIDEST_NAME) - NAME;
+        let more_name = more_name.min(left);
+        let more_bar = (left - more_name).min(WIDEST_BAR - BAR);
+        // A name needs its place more than a bar does.
+        let bar = if width < NAME + 1 + BAR { 0 } else { BAR + more_bar };
+        Layout { name: (NAME + more_name).min(width), bar, columns }
+    }
+}
+
+impl<'a> Row<'a> {
+    pub fn rates(self) -> &'a Rates {
+        match self.vcpu {
+            Some(vcpu) => &vcpu.rates,
+            None => &self.domain.rates,
+        }
+    }
+
+    pub fn name(self) -> &'a str {
+        self.vcpu.map_or(&self.domain.name, |vcpu| &vcpu.name)
+    }
+
+    /// Per vCPU.
+    pub fn average_percent(self) -> f64 {
+        match self.vcpu {
+            Some(vcpu) => vcpu.rates.gotten_percent,
+            None => self.domain.average_percent(),
+        }
+    }
+
+    fn of_domain(self, text: String) -> Option<String> {
+        self.vcpu.is_none().then_some(text)
+    }
+}
+
+/// Of a name what fits, without what would upset a terminal.
+pub(crate) fn fitted(name: &str, width: usize) -> String {
+    let name: String =
+        name.chars().take(width).map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("{name:<width$}")
+}
+
+pub(crate) fn percent(percent: f64) -> String {
+    if percent < 999.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}
+
+fn count(number: f64) -> String {
+    match number {
+        n if n < 99.95 => format!("{n:.1}"),
+        n if n < 99_999.5 => format!("{n:.0}"),
+        n => format!("{:.0}k", n / 1e3),
+    }
+}
+
+/// A length of time in at most six characters.
+pub(crate) fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns}ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    match value {
+        value if value < 9.995 => format!("{value:.2}{unit}"),
+        value if value < 99.95 => format!("{value:.1}{unit}"),
+        _ => format!("{value:.0}{unit}"),
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where snapshots come from.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::time::Duration;
+
+use crate::linux::{LinuxError, LinuxSource};
+use crate::recording::Recording;
+use crate::simulation::SimulationSource;
+use crate::snapshot::Snapshot;
+
+/// A source of snapshots.
+pub enum Source {
+    /// This host; a snapshot shows it as it is when it is asked for.
+    Linux(Box<LinuxSource>),
+    /// A simulation, whose time goes as snapshots are asked for.
+    Simulation(Box<SimulationSource>),
+    /// A recording, which can be looked at in any order, and the number of the next snapshot.
+    Recording(Recording<BufReader<File>>, usize),
+}
+
+impl Source {
+    /// The next snapshot; none at the end.
+    ///
+    /// # Errors
+    /// Those of a live source.
+    pub fn sample(&mut self) -> Result<Option<Snapshot>, LinuxError> {
+        match self {
+            Source::Linux(host) => host.sample().map(Some),
+            Source::Simulation(simulation) => Ok(simulation.sample()),
+            Source::Recording(recording, next) => {
+                let snapshot = recording.snapshot(*next);
+                *next += usize::from(snapshot.is_some());
+                Ok(snapshot)
+            }
+        }
+    }
+
+    /// How long to wait from the one snapshot to the next: a live host's interval, or, of what has
+    /// no clock of its own, the time between the two at this speed (none: no wait).
+    pub fn pause(&self, interval: Duration, between_ns: u64, speed: Option<f64>) -> Duration {
+        match (self, speed) {
+            (Source::Linux(_), _) => interval,
+            (_, Some(speed)) if speed > 0.0 => {
+                Duration::try_from_secs_f64(between_ns as f64 / 1e9 / speed)
+                    .unwrap_or(Duration::MAX)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+}

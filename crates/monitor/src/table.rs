@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! An interval as plain text: the whole table, or only the bars.
+
+use std::fmt::Write as _;
+
+use crate::columns::{Layout, Row, fitted, percent};
+use crate::interval::Interval;
+
+impl Interval {
+    /// All that is known of domains and vCPUs, in lines of so many characters.
+    pub fn to_table(&self, width: usize) -> String {
+        let layout = Layout::new(width, &self.domains);
+        let mut out = format!("{}\n", self.title());
+        let mut header = format!("{:<1$}", "DOMAIN", layout.name);
+        if layout.bar > 0 {
+            let _ = write!(header, " {:1$}", "", layout.bar);
+        }
+        for column in &layout.columns {
+            let _ = write!(header, " {:>1$}", column.title, column.width);
+        }
+        let _ = writeln!(out, "{}", header.trim_end());
+        for domain in &self.domains {
+            let vcpus = domain.vcpus.iter().map(|vcpu| Row { domain, vcpu: Some(vcpu) });
+            for row in [Row { domain, vcpu: None }].into_iter().chain(vcpus) {
+                let indent = if row.vcpu.is_some() { "  " } else { "" };
+                let mut line = fitted(&format!("{indent}{}", row.name()), layout.name);
+                if domain.ended {
+                    line.push_str(" ended");
+                } else {
+                    if layout.bar > 0 {
+                        let _ = write!(line, " {}", bar(row.average_percent(), layout.bar));
+                    }
+                    for column in &layout.columns {
+                        let text = (column.text)(row).unwrap_or_default();
+                        let _ = write!(line, " {:>1$}", text, column.width);
+                    }
+                }
+                let _ = writeln!(out, "{}", line.trim_end());
+            }
+        }
+        if self.domains.is_empty() {
+            out.push_str("no virtual machine is running\n");
+        }
+        out
+    }
+
+    /// The bars alone: each vCPU of each domain and their average, as Kang and Lee published it
+    /// (Mcredit2, Journal of Sensors 2018), in lines of so many characters.
+    pub fn to_bars(&self, width: usize) -> String {
+        let longest = |names: &mut dyn Iterator<Item = &String>| {
+            names.map(|name| name.chars().count()).max().unwrap_or(0).clamp(7, 20)
+        };
+        let names = longest(&mut self.domains.iter().map(|domain| &domain.name));
+        let vcpus = self.domains.iter().flat_map(|domain| &domain.vcpus);
+        let vcpus = longest(&mut vcpus.map(|vcpu| &vcpu.name));
+        let bars = width.saturating_sub(names + vcpus + 14).clamp(10, 100);
+        let mut out = format!("{}\n", self.title());
+        for domain in self.domains.iter().filter(|domain| !domain.ended) {
+            let mut write = |name: &str, of: &str, value: f64| {
+                let (name, of) = (fitted(name, names), fitted(of, vcpus));
+                let bar = bar(value, bars);
+                // Writing to a String cannot fail.
+                let _ = writeln!(out, "{name}  {of} {:>5} % |{bar}|", percent(value));
+            };
+            for (index, vcpu) in domain.vcpus.iter().enumerate() {
+                let name = if index == 0 { domain.name.as_str() } else { "" };
+                write(name, &vcpu.name, vcpu.rates.gotten_percent);
+            }
+            write("", "average", domain.average_percent());
+        }
+        out
+    }
+
+    /// Whose figures these are, and of when.
+    pub(crate) fn title(&self) -> String {
+        format!(
+            "{}: {}, {} pCPUs {} % busy, {}, {} over {}",
+            self.host.name,
+            self.host.source,
+            self.host.pcpus,
+            percent(self.busy_percent()),
+            match self.domains.iter().filter(|domain| !domain.ended).count() {
+                1 => "1 domain".to_owned(),
+                count => format!("{count} domains"),
+            },
+            self.clock(),
+            crate::columns::time(self.length_ns),
+        )
+    }
+
+    /// Its end: the time of day (UTC), or since the beginning of a simulation.
+    pub(crate) fn clock(&self) -> String {
+        match self.host.began_unix_ns {
+            Some(began_ns) => {
+                let s = (began_ns.saturating_add(self.time_ns) / 1_000_000_000) % 86_400;
+                format!("{:02}:{:02}:{:02} UTC", s / 3600, s / 60 % 60, s % 60)
+            }
+            None => format!("{:.3} s", self.time_ns as f64 / 1e9),
+        }
+    }
+}
+
+fn bar(percent: f64, width: usize) -> String {
+    let filled = ((percent / 100.0).clamp(0.0, 1.0) * width as f64).round() as usize;
+    format!("{:<width$}", "#".repeat(filled))
+}

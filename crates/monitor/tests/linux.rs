@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A Linux host, made of files: who is found, under which name, with which weight and cap; who comes
+//! and goes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use steelyard_monitor::{Interval, LinuxError, LinuxSource, State};
+use tempfile::TempDir;
+
+/// A `/proc` with one pCPU, and control groups.
+fn host() -> TempDir {
+    let host = TempDir::new().unwrap();
+    write(host.path(), "proc/stat", "cpu  0 0 0 0 0\ncpu0 5 0 5 100 20 0 0 0 0 0\nintr 1\n");
+    write(host.path(), "proc/sys/kernel/hostname", "node\n");
+    write(host.path(), "proc/sys/kernel/osrelease", "6.12.0\n");
+    write(host.path(), "cgroup/cgroup.controllers", "cpu\n");
+    host
+}
+
+fn write(host: &Path, file: &str, text: &str) {
+    let path = host.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn thread(host: &TempDir, pid: u32, tid: u32, comm: &str, schedstat: &str) {
+    let directory = format!("proc/{pid}/task/{tid}");
+    let put = |file: &str, text: &str| write(host.path(), &format!("{directory}/{file}"), text);
+    put("comm", &format!("{comm}\n"));
+    put("schedstat", &format!("{schedstat}\n"));
+    // From the fourth word on, 35 that are of no interest; then the pCPU.
+    let others = vec!["0"; 35].join(" ");
+    put("stat", &format!("{tid} (odd) name) R {others} 7 0 0\n"));
+    put("cgroup", "0::/machine.slice/vm.scope/libvirt/vcpu0\n");
+}
+
+fn vm(host: &TempDir, pid: u32, command_line: &str, vcpus: u32) {
+    write(host.path(), &format!("proc/{pid}/cmdline"), &command_line.replace(' ', "\0"));
+    write(host.path(), &format!("proc/{pid}/comm"), "qemu-system\n");
+    thread(host, pid, pid, "qemu-system", "9 9 9");
+    for vcpu in 0..vcpus {
+        thread(host, pid, pid + 1 + vcpu, &format!("CPU {vcpu}/KVM"), "1000 200 3");
+    }
+}
+
+fn source(host: &TempDir) -> LinuxSource {
+    LinuxSource::new(host.path().join("proc"), host.path().join("cgroup")).unwrap()
+}
+
+#[test]
+fn domains_are_processes_with_vcpus() {
+    let host = host();
+    vm(&host, 200, "qemu -name guest=web,debug-threads=on", 2);
+    vm(&host, 100, "something", 1);
+    thread(&host, 300, 300, "bash", "1 1 1");
+    let snapshot = source(&host).sample().unwrap();
+    let described: Vec<_> = snapshot
+        .structure
+        .domains
+        .iter()
+        .map(|domain| (domain.id, domain.name.as_str(), domain.vcpus.len()))
+        .collect();
+    assert_eq!(described, [(100, "qemu-system", 1), (200, "web", 2)]);
+    assert_eq!(snapshot.structure.host.name, "node");
+    assert_eq!(snapshot.structure.host.source, "Linux 6.12.0");
+    assert_eq!(snapshot.idle_ns, [1_200_000_000]);
+    assert_eq!(snapshot.vcpus.len(), 3);
+    for vcpu in &snapshot.vcpus {
+        assert_eq!((vcpu.gotten_ns, vcpu.waited_ns, vcpu.switches), (1000, 200, 3));
+        assert_eq!((vcpu.state, vcpu.pcpu), (Some(State::Runnable), Some(7)));
+    }
+}
+
+#[test]
+fn weights_and_caps_are_those_of_control_groups() {
+    let weight_and_cap = |groups: &[(&str, &str)]| {
+        let host = host();
+        vm(&host, 100, "qemu -name web", 4);
+        for (file, text) in groups {
+            write(host.path(), &format!("cgroup/{file}"), text);
+        }
+        let snapshot = source(&host).sample().unwrap();
+        let domain = &snapshot.structure.domains[0];
+        (domain.weight, domain.cap_percent)
+    };
+    assert_eq!(weight_and_cap(&[]), (256, 0));
+    let scope = "machine.slice/vm.scope";
+    let weight = |group: &str| format!("{group}/cpu.weight");
+    // The nearest that somebody chose.
+    assert_eq!(weight_and_cap(&[(&weight(scope), "200\n")]), (512, 0));
+    let both = [(&*weight("machine.slice"), "400\n"), (&*weight(scope), "100\n")];
+    assert_eq!(weight_and_cap(&both), (1024, 0));
+    // The least, where libvirt's for each vCPU is one for all four.
+    let max = |group: &str| format!("{group}/cpu.max");
+    assert_eq!(weight_and_cap(&[(&max(scope), "50000 100000\n")]), (256, 50));
+    assert_eq!(weight_and_cap(&[(&max(scope), "max 100000\n")]), (256, 0));
+    let each = format!("{scope}/libvirt/vcpu0");
+    assert_eq!(weight_and_cap(&[(&max(&each), "50000 100000\n")]), (256, 200));
+}
+
+#[test]
+fn who_comes_and_goes_is_seen() {
+    let host = host();
+    vm(&host, 100, "qemu -name web", 1);
+    let mut source = source(&host);
+    let first = source.sample().unwrap();
+    vm(&host, 200, "qemu -name batch", 1);
+    let second = source.sample().unwrap();
+    let interval = Interval::between(&first, &second);
+    let names = |interval: &Interval| {
+        let domains = interval.domains.iter();
+        domains.map(|domain| (domain.name.clone(), domain.ended)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&interval), [("web".to_owned(), false), ("batch".to_owned(), false)]);
+    // It may be older than the source knows: of what it got before nothing is said.
+    assert_eq!(interval.domains[1].rates.gotten_percent.to_bits(), 0f64.to_bits());
+    fs::remove_dir_all(host.path().join("proc/100")).unwrap();
+    let third = source.sample().unwrap();
+    let interval = Interval::between(&second, &third);
+    assert_eq!(names(&interval), [("batch".to_owned(), false), ("web".to_owned(), true)]);
+    // A vCPU that is plugged in.
+    thread(&host, 200, 210, "CPU 1/KVM", "0 0 0");
+    let fourth = source.sample().unwrap();
+    assert_eq!(fourth.structure.domains[0].vcpus.len(), 2);
+    assert_eq!(fourth.vcpus.len(), 2);
+}
+
+#[test]
+fn what_happens_in_an_interval_is_the_difference() {
+    let host = host();
+    vm(&host, 100, "qemu -name web", 1);
+    let mut source = source(&host);
+    let first = source.sample().unwrap();
+    thread(&host, 100, 101, "CPU 0/KVM", "500001000 250000200 13");
+    let mut second = source.sample().unwrap();
+    second.time_ns = first.time_ns + 1_000_000_000;
+    let interval = Interval::between(&first, &second);
+    let rates = &interval.domains[0].rates;
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+    near(rates.gotten_percent, 50.0);
+    near(rates.waited_percent, 25.0);
+    near(rates.blocked_percent, 25.0);
+    near(rates.switches_per_s, 10.0);
+    // Alone it may have what it would use if it never waited: 500 of 750 ms.
+    near(interval.domains[0].entitlement_percent, 100.0 * 2.0 / 3.0);
+}
+
+#[test]
+fn no_proc_is_an_error_in_words() {
+    let error = LinuxSource::new("/nowhere", "/nowhere").err().unwrap();
+    assert!(matches!(error, LinuxError::Unreadable(..)));
+    assert!(error.to_string().contains("/nowhere/stat"), "{error}");
+    let host = host();
+    write(host.path(), "proc/self/stat", "");
+    let refused = LinuxSource::new(host.path().join("proc"), host.path());
+    assert!(matches!(refused, Err(LinuxError::NoSchedstat)));
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard top` and `steelyard record`: who gets the CPUs of a host, and who waits.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use steelyard_monitor::{
+    Ending, Interval, LinuxSource, Recorder, Recording, SimulationSource, Source,
+};
+use steelyard_scenario::{Diagnostic, Options, load};
+use steelyard_simulator::Simulation;
+use steelyard_simulator::units::Nanoseconds;
+
+use crate::arguments::{Record, Top, Watched};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
+/// Seed of what is simulated: the first of `compare`.
+const SEED: u64 = 1;
+/// A signal is heeded within this time.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
+    let Top { watched, replay, speed, batch, json, simple } = arguments;
+    let mut source = match replay {
+        Some(path) => recording(path)?,
+        None => open(watched, None)?,
+    };
+    let print: &dyn Fn(&Interval) -> Result<String, Failure> = match (json, simple) {
+        (true, _) => &|interval| {
+            let text = serde_json::to_string(interval);
+            Ok(text.map_err(|error| Failure::Output(error.into()))? + "\n")
+        },
+        (_, true) => &|interval| Ok(interval.to_bars(terminal::width()) + "\n"),
+        _ => &|interval| Ok(interval.to_table(terminal::width()) + "\n"),
+    };
+    if !json && !simple && batch.is_none() {
+        if !io::stdout().is_terminal() {
+            let message = "standard output is no terminal that could be filled";
+            let help = "print with `--batch N`, `--json` or `--simple`";
+            return Err(Diagnostic::of_file("top", message).with_help(help).into());
+        }
+        return interrupt.until_asked(|asked| {
+            steelyard_monitor::fill_screen(source, interval(watched), speed.unwrap_or(1.0), asked)
+                .map_err(watching)
+        });
+    }
+    let mut left = batch.map_or(u32::MAX, u32::from);
+    let mut last = None;
+    let mut due = Instant::now();
+    // A signal ends it as it ends any command, but for a line half-written.
+    while let Some(now) = source.sample().map_err(watching)? {
+        if let Some(last) = &last {
+            let text = print(&Interval::between(last, &now))?;
+            let written = interrupt.while_writing(|_| {
+                let mut out = anstream::stdout().lock();
+                Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+            })?;
+            match written {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+                other => other.map_err(Failure::Output)?,
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(());
+            }
+            due += source.pause(interval(watched), now.time_ns - last.time_ns, *speed);
+        } else {
+            due += source.pause(interval(watched), 0, None);
+        }
+        sleep(due.saturating_duration_since(Instant::now()));
+        last = Some(now);
+    }
+    Ok(())
+}
+
+pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> {
+    let Record { watched, length, output } = arguments;
+    let mut source = open(watched, *length)?;
+    let length_ns = length.map_or(u64::MAX, |length| length.0);
+    let failed = |error| Failure::write(output, error);
+    let mut recorder = Recorder::new(File::create(output).map_err(failed)?);
+    if matches!(source, Source::Linux(_)) {
+        terminal::note("recording this host; Ctrl-C ends it");
+    }
+    // A signal is how it is ended.
+    interrupt.until_asked(|asked| {
+        let mut due = Instant::now();
+        while let Some(snapshot) = source.sample().map_err(watching)? {
+            recorder.record(&snapshot).map_err(failed)?;
+            due += source.pause(interval(watched), 0, None);
+            if snapshot.time_ns >= length_ns || !wait_until(due, asked) {
+                break;
+            }
+        }
+        recorder.finish().map(drop).map_err(failed)
+    })
+}
+
+fn interval(watched: &Watched) -> Duration {
+    Duration::from_nanos(watched.interval.0)
+}
+
+/// False if a signal came.
+fn wait_until(due: Instant, asked: &AtomicBool) -> bool {
+    while !asked.load(Ordering::Relaxed) {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        sleep(left.min(ATTENTION));
+    }
+    false
+}
+
+fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
+    let Some(path) = &watched.simulate else {
+        let host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
+        return Ok(Source::Linux(Box::new(host)));
+    };
+    let options =
+        Options { policies: watched.policy.iter().cloned().collect(), ..Options::default() };
+    let input = load(path, &options)?;
+    let Some(policy) = input.policies.first() else {
+        let message = "the input names no policy: say which by `--policy`";
+        return Err(Diagnostic::of_file(&input.name, message).into());
+    };
+    let simulation = Simulation::new(&input.setup, &policy.policy, SEED)
+        .map_err(|error| Diagnostic::of_file(&input.name, error.to_string()))?;
+    let end_ns = length.unwrap_or(input.length).0;
+    let source = SimulationSource::new(simulation, &input.name, watched.interval.0, end_ns);
+    Ok(Source::Simulation(Box::new(source)))
+}
+
+fn recording(path: &Path) -> Result<Source, Failure> {
+    let name = path.display().to_string();
+    let file = File::open(path)
+        .map_err(|error| Diagnostic::of_file(&name, format!("cannot be read: {error}")))?;
+    let recording = Recording::new(BufReader::new(file))
+        .map_err(|error| Diagnostic::of_file(&name, error.to_string()))?;
+    let words = match recording.ending() {
+        Ending::Complete => None,
+        Ending::CutOff => Some("it was cut off"),
+        Ending::Damaged => Some("what follows is damaged"),
+    };
+    if let Some(words) = words {
+        let count = recording.len();
+        terminal::note(&format!("{name}: {words}; {count} samples can be read"));
+    }
+    Ok(Source::Recording(recording, 0))
+}
+
+fn watching(error: impl std::fmt::Display) -> Failure {
+    Failure::System { what: "watch this host", error: error.to_string() }
+}

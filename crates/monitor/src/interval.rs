@@ -192,12 +192,10 @@ impl Rates {
     }
 
     fn with_waits(self, waits: Option<Vec<(u64, u64)>>) -> Rates {
-        Rates {
-            wait_p50_ns: waits.as_deref().and_then(|waits| quantile(waits, 50)),
-            wait_p99_ns: waits.as_deref().and_then(|waits| quantile(waits, 99)),
-            waits,
-            ..self
-        }
+        // The upper bound of a bucket may lie above the longest wait.
+        let longest_ns = self.worst_wait.as_ref().map_or(u64::MAX, |worst| worst.length_ns);
+        let quantile = |percentile| Some(quantile(waits.as_deref()?, percentile)?.min(longest_ns));
+        Rates { wait_p50_ns: quantile(50), wait_p99_ns: quantile(99), waits, ..self }
     }
 
     /// Sums; of waits all, of worst waits the worst.

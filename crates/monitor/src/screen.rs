@@ -248,7 +248,7 @@ impl Screen {
         let area = frame.area();
         let (width, height) = (usize::from(area.width), usize::from(area.height));
         let body = height.saturating_sub(3);
-        let mut lines = vec![self.heading(), self.state(width)];
+        let mut lines = vec![self.heading(width), self.state(width)];
         lines.extend(match self.view {
             View::Domains => self.table(width, body),
             View::Pcpus => self.pcpus(width),
@@ -270,8 +270,15 @@ impl Screen {
         }
     }
 
-    fn heading(&self) -> Line<'static> {
-        let text = self.interval.as_ref().map_or_else(|| "steelyard".to_owned(), Interval::title);
+    fn heading(&self, width: usize) -> Line<'static> {
+        let text = self.interval.as_ref().map_or_else(
+            || "steelyard".to_owned(),
+            |interval| {
+                let when = interval.when();
+                let left = width.saturating_sub(when.chars().count() + 1);
+                format!("{} {when}", fitted(&interval.title(), left))
+            },
+        );
         Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
     }
 
@@ -442,7 +449,10 @@ impl Screen {
                     )));
                 }
             }
-            None => lines.push(Line::raw("It has never waited.")),
+            None => {
+                lines.push(Line::raw("It has never waited."));
+                return lines;
+            }
         }
         lines.push(Line::raw(""));
         lines.push(Line::raw("Waits that ended, by their length:"));

@@ -3,14 +3,15 @@
 
 use std::fmt::Write as _;
 
-use crate::columns::{Layout, Row, fitted, percent};
+use crate::columns::{Layout, Row, fitted, percent, time};
 use crate::interval::Interval;
+use crate::snapshot::Host;
 
 impl Interval {
     /// All that is known of domains and vCPUs, in lines of so many characters.
     pub fn to_table(&self, width: usize) -> String {
         let layout = Layout::new(width, &self.domains);
-        let mut out = format!("{}\n", self.title());
+        let mut out = format!("{}, {}\n", self.title(), self.when());
         let mut header = format!("{:<1$}", "DOMAIN", layout.name);
         if layout.bar > 0 {
             let _ = write!(header, " {:1$}", "", layout.bar);
@@ -54,7 +55,7 @@ impl Interval {
         let vcpus = self.domains.iter().flat_map(|domain| &domain.vcpus);
         let vcpus = longest(&mut vcpus.map(|vcpu| &vcpu.name));
         let bars = width.saturating_sub(names + vcpus + 14).clamp(10, 100);
-        let mut out = format!("{}\n", self.title());
+        let mut out = format!("{}, {}\n", self.title(), self.when());
         for domain in self.domains.iter().filter(|domain| !domain.ended) {
             let mut write = |name: &str, of: &str, value: f64| {
                 let (name, of) = (fitted(name, names), fitted(of, vcpus));
@@ -71,32 +72,27 @@ impl Interval {
         out
     }
 
-    /// Whose figures these are, and of when.
+    /// Whose figures these are.
     pub(crate) fn title(&self) -> String {
-        format!(
-            "{}: {}, {} pCPUs {} % busy, {}, {} over {}",
-            self.host.name,
-            self.host.source,
-            self.host.pcpus,
-            percent(self.busy_percent()),
-            match self.domains.iter().filter(|domain| !domain.ended).count() {
-                1 => "1 domain".to_owned(),
-                count => format!("{count} domains"),
-            },
-            self.clock(),
-            crate::columns::time(self.length_ns),
-        )
+        let Host { name, source, pcpus, .. } = &self.host;
+        let busy = percent(self.busy_percent());
+        let domains = match self.domains.iter().filter(|domain| !domain.ended).count() {
+            1 => "1 domain".to_owned(),
+            count => format!("{count} domains"),
+        };
+        format!("{name}: {source}, {pcpus} pCPUs {busy} % busy, {domains}")
     }
 
-    /// Its end: the time of day (UTC), or since the beginning of a simulation.
-    pub(crate) fn clock(&self) -> String {
-        match self.host.began_unix_ns {
+    /// Its end, as time of day or since the beginning of a simulation, and its length.
+    pub(crate) fn when(&self) -> String {
+        let end = match self.host.began_unix_ns {
             Some(began_ns) => {
                 let s = (began_ns.saturating_add(self.time_ns) / 1_000_000_000) % 86_400;
                 format!("{:02}:{:02}:{:02} UTC", s / 3600, s / 60 % 60, s % 60)
             }
             None => format!("{:.3} s", self.time_ns as f64 / 1e9),
-        }
+        };
+        format!("{end} over {}", time(self.length_ns))
     }
 }
 

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard record` and `steelyard top` as a script and a person see them: the person sits in tmux,
+//! types, and reads the screen.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SCENARIO: &str = r#"
+name = "small"
+length = "300 ms"
+
+[host]
+cores_per_socket = 2
+
+[[domain]]
+name = "web"
+vcpus = 2
+[[domain.task]]
+threads = 2
+workload.busy = { compute = "2 ms", sleep = "3 ms" }
+
+[[domain]]
+name = "batch"
+count = 3
+weight = 512
+[[domain.task]]
+workload.busy = { compute = "5 ms" }
+
+[[policy]]
+policy = "credit2"
+"#;
+
+/// What is waited for comes within this time, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn steelyard(directory: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steelyard"));
+    command.current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+fn run(directory: &TempDir, arguments: &str) -> Output {
+    steelyard(directory).args(arguments.split(' ')).output().unwrap()
+}
+
+fn succeeded(output: Output) -> String {
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A directory with a scenario and a recording of it: 31 snapshots.
+fn directory() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("small.toml"), SCENARIO).unwrap();
+    succeeded(run(&directory, "record --simulate small.toml --interval 10ms -o small.steelyard"));
+    directory
+}
+
+#[test]
+fn a_replay_is_what_was_recorded() {
+    let directory = directory();
+    let replayed = succeeded(run(&directory, "top --replay small.steelyard --json"));
+    let simulated = succeeded(run(&directory, "top --simulate small.toml --interval 10ms --json"));
+    assert!(replayed == simulated);
+    let lines: Vec<Value> =
+        replayed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 30);
+    assert_eq!(lines[29]["time_ns"], 300_000_000);
+    for line in lines {
+        let names: Vec<_> = line["domains"].as_array().unwrap().iter().map(|d| &d["name"]).collect();
+        assert_eq!(names, ["web", "batch-1", "batch-2", "batch-3"]);
+        // Whatever is not idle somebody got.
+        let busy = line["pcpus_busy_percent"].as_array().unwrap().iter();
+        let busy: f64 = busy.map(|busy| busy.as_f64().unwrap()).sum();
+        let gotten = line["domains"].as_array().unwrap().iter();
+        let gotten: f64 = gotten.map(|domain| domain["gotten_percent"].as_f64().unwrap()).sum();
+        assert!((busy - gotten).abs() < 0.01, "{busy} {gotten}");
+    }
+}
+
+#[test]
+fn scripts_get_tables_and_bars() {
+    let directory = directory();
+    let table = succeeded(run(&directory, "top --replay small.steelyard --batch 2"));
+    assert_eq!(table.matches("DOMAIN").count(), 2);
+    assert_eq!(table.matches("\nbatch-3 ").count(), 2, "{table}");
+    let bars = succeeded(run(&directory, "top --replay small.steelyard --simple --batch 3"));
+    assert_eq!(bars.matches("average").count(), 3 * 4);
+    let without = run(&directory, "top --replay small.steelyard");
+    assert!(refused(without).contains("no terminal"));
+}
+
+#[test]
+fn a_recording_that_was_cut_off_is_shown_as_far_as_it_goes() {
+    let directory = directory();
+    let path = directory.path().join("small.steelyard");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let output = run(&directory, "top --replay small.steelyard --json");
+    let words = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(words.contains("cut off"), "{words}");
+    let lines = succeeded(output).lines().count();
+    assert!(lines > 0 && lines < 30, "{lines}");
+    fs::write(&path, &bytes[..20]).unwrap();
+    let words = refused(run(&directory, "top --replay small.steelyard --json"));
+    assert!(words.contains("ends before its first sample"), "{words}");
+    let words = refused(run(&directory, "top --replay small.toml --json"));
+    assert!(words.contains("no recording"), "{words}");
+    assert!(refused(run(&directory, "top --replay none --json")).contains("cannot be read"));
+}
+
+/// This process is a virtual machine with one busy vCPU as long as it is kept.
+struct VirtualMachine(Arc<AtomicBool>, Option<thread::JoinHandle<()>>);
+
+impl VirtualMachine {
+    fn start() -> VirtualMachine {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let busy = move || {
+            let begin = Instant::now();
+            while !stopped.load(Ordering::Relaxed) && begin.elapsed() < PATIENCE {
+                std::hint::spin_loop();
+            }
+        };
+        let vcpu = thread::Builder::new().name("CPU 0/KVM".to_owned()).spawn(busy).unwrap();
+        VirtualMachine(stop, Some(vcpu))
+    }
+}
+
+impl Drop for VirtualMachine {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let _ = self.1.take().map(thread::JoinHandle::join);
+    }
+}
+
+#[test]
+fn this_host_is_watched_and_recorded() {
+    let directory = TempDir::new().unwrap();
+    let _vm = VirtualMachine::start();
+    let own = |line: &str| -> Option<Value> {
+        let interval: Value = serde_json::from_str(line).unwrap();
+        let domains = interval["domains"].as_array().unwrap();
+        domains.iter().find(|domain| domain["id"] == std::process::id()).cloned()
+    };
+    let now = succeeded(run(&directory, "top --json --batch 2 --interval 300ms"));
+    for line in now.lines() {
+        let vm = own(line).unwrap();
+        assert_eq!(vm["vcpus"][0]["name"], "CPU 0/KVM");
+        assert_eq!(vm["vcpus"][0]["state"], "runnable");
+        // It never blocks.
+        let seen = |what: &str| vm[what].as_f64().unwrap();
+        assert!(seen("gotten_percent") > 0.0, "{vm}");
+        assert!(vm["worst_wait"].is_null());
+    }
+    // Ctrl-C ends a recording, as it should.
+    let arguments = ["record", "-o", "host.steelyard", "--interval", "100ms"];
+    let mut child = steelyard(&directory).args(arguments).stderr(Stdio::null()).spawn().unwrap();
+    let path = directory.path().join("host.steelyard");
+    let before = Instant::now();
+    let recorded = || {
+        let output = run(&directory, "top --replay host.steelyard --json");
+        String::from_utf8(output.stdout).unwrap().lines().filter_map(own).count()
+    };
+    // It can be read while it is written.
+    while !path.exists() || recorded() < 3 {
+        assert!(before.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(100));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let output = run(&directory, "top --replay host.steelyard --batch 1");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A terminal with a person. Its socket lies in the directory.
+struct Person<'a> {
+    directory: &'a Path,
+}
+
+impl<'a> Person<'a> {
+    /// Runs the command; its number is in the file `pid`, afterwards the screen has its exit code and
+    /// how the terminal is set.
+    fn starts(directory: &'a TempDir, width: u16, height: u16, arguments: &str) -> Person<'a> {
+        let person = Person { directory: directory.path() };
+        let program = env!("CARGO_BIN_EXE_steelyard");
+        let script = format!(
+            "echo before; stty -a | grep -o '.icanon'; \
+             sh -c 'echo $$ > pid; exec {program} {arguments}'; \
+             echo \"code $?\"; stty -a | grep -o '.icanon'; sleep 60"
+        );
+        let (width, height) = (width.to_string(), height.to_string());
+        let size = ["-x", &width, "-y", &height];
+        person.tmux(&[&["new-session", "-d"], &size[..], &[&script]].concat());
+        person
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let output = Command::new("tmux")
+            .args(["-u", "-S", "socket", "-f", "/dev/null"])
+            .args(arguments)
+            .current_dir(self.directory)
+            .env("LC_ALL", "C.UTF-8")
+            .env("SHELL", "/bin/sh")
+            .env_remove("TMUX")
+            .output()
+            .unwrap();
+        succeeded(output)
+    }
+
+    fn types(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    /// The screen, once all of this is on it.
+    fn reads(&self, expected: &[&str]) -> String {
+        let begin = Instant::now();
+        loop {
+            let screen = self.tmux(&["capture-pane", "-p"]);
+            if expected.iter().all(|text| screen.contains(text)) {
+                return screen;
+            }
+            assert!(begin.elapsed() < PATIENCE, "no {expected:?} in\n{screen}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// As it was before: its text is there again, and lines are edited as they were.
+    fn has_the_terminal_back(&self, code: &str) {
+        let screen = self.reads(&["before", code]);
+        assert_eq!(screen.matches(" icanon").count(), 2, "{screen}");
+        assert!(!screen.contains("DOMAIN"), "{screen}");
+    }
+}
+
+impl Drop for Person<'_> {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn a_person_finds_their_way_through_a_recording() {
+    let directory = directory();
+    for (width, height) in [(80, 24), (200, 60)] {
+        let person = Person::starts(&directory, width, height, "top --replay small.steelyard");
+        person.reads(&["small: simulation of credit2", "31 of 31", "at its end", "+ batch-3"]);
+        person.types(&["["]);
+        person.reads(&["paused", "2 of 31", "10.0ms"]);
+        person.types(&[".", "."]);
+        person.reads(&["4 of 31", "0.030 s over"]);
+        person.types(&[","]);
+        person.reads(&["3 of 31", "0.020 s over"]);
+        person.types(&["Enter"]);
+        person.reads(&["- web", "vCPU 0", "vCPU 1"]);
+        person.types(&["/", "b", "a", "t"]);
+        person.reads(&["show domains with: bat_", "+ batch-1"]);
+        person.types(&["Enter"]);
+        let screen = person.reads(&["with \"bat\""]);
+        assert!(!screen.contains("- web"), "{screen}");
+        person.types(&["v"]);
+        person.reads(&["batch-1, vCPU 0", "Waits that ended"]);
+        person.types(&["?"]);
+        person.reads(&["Not seen:", "WAIT%"]);
+        // Sizes change while it runs.
+        person.types(&["Escape"]);
+        person.reads(&["DOMAIN"]);
+        person.tmux(&["resize-window", "-x", "20", "-y", "5"]);
+        person.reads(&["+ batch-1"]);
+        person.tmux(&["resize-window", "-x", &width.to_string(), "-y", &height.to_string()]);
+        person.reads(&["+ batch-3"]);
+        person.types(&["q"]);
+        person.has_the_terminal_back("code 0");
+    }
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let directory = directory();
+    let person = Person::starts(&directory, 80, 24, "top --interval 200ms");
+    person.reads(&["pCPUs", "every 200ms", "q quit"]);
+    let pid = fs::read_to_string(directory.path().join("pid")).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    person.has_the_terminal_back("code 0");
+}

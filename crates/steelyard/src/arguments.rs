@@ -2,6 +2,7 @@
 //! The command line and its help.
 
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -93,6 +94,7 @@ pub enum Command {
     },
     Top(Top),
     Record(Record),
+    Export(Export),
     /// Print the JSON Schema of scenario files, for editors.
     #[command(after_help = examples!(
         "steelyard schema > scenario.schema.json"
@@ -283,4 +285,21 @@ pub struct Record {
     /// File to write; replaced if it is there.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
+}
+
+/// Serve who gets the CPUs of this host to Prometheus, until Ctrl-C.
+///
+/// OpenMetrics over HTTP, under /metrics. Each request is a look at the host; between them it does
+/// nothing. The names are in docs/monitor.md.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "steelyard export                              on http://127.0.0.1:9750/metrics"
+    "steelyard export --listen '[::]:9750'         for other hosts too"
+))]
+pub struct Export {
+    #[command(flatten)]
+    pub watched: Watched,
+    /// Address and port to listen on; anybody who reaches it can read it.
+    #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
+    pub listen: SocketAddr,
 }

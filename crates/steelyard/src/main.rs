@@ -3,6 +3,7 @@
 
 mod arguments;
 mod compare;
+mod export;
 mod failure;
 mod import;
 mod interrupt;
@@ -44,6 +45,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Top(arguments) => monitor::top(arguments, &interrupt),
         Command::Record(arguments) => monitor::record(arguments, &interrupt),
+        Command::Export(arguments) => export::run(arguments, &interrupt),
         Command::Schema => terminal::print(&steelyard_scenario::schema()),
         Command::Completions { shell } => {
             let mut script = vec![];

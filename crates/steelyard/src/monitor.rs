@@ -23,7 +23,7 @@ use crate::terminal;
 /// Seed of what is simulated: the first of `compare`.
 const SEED: u64 = 1;
 /// A signal is heeded within this time.
-const ATTENTION: Duration = Duration::from_millis(50);
+pub const ATTENTION: Duration = Duration::from_millis(50);
 
 pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
     let Top { watched, replay, speed, batch, json, simple } = arguments;
@@ -118,7 +118,8 @@ fn wait_until(due: Instant, asked: &AtomicBool) -> bool {
     false
 }
 
-fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
+/// What is to be watched, for so long if it is a simulation.
+pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
     let Some(path) = &watched.simulate else {
         let host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
         return Ok(Source::Linux(Box::new(host)));
@@ -155,6 +156,6 @@ fn recording(path: &Path) -> Result<Source, Failure> {
     Ok(Source::Recording(recording, 0))
 }
 
-fn watching(error: impl std::fmt::Display) -> Failure {
+pub fn watching(error: impl std::fmt::Display) -> Failure {
     Failure::System { what: "watch this host", error: error.to_string() }
 }

@@ -84,7 +84,8 @@ fn a_replay_is_what_was_recorded() {
     assert_eq!(lines.len(), 30);
     assert_eq!(lines[29]["time_ns"], 300_000_000);
     for line in lines {
-        let names: Vec<_> = line["domains"].as_array().unwrap().iter().map(|d| &d["name"]).collect();
+        let names: Vec<_> =
+            line["domains"].as_array().unwrap().iter().map(|d| &d["name"]).collect();
         assert_eq!(names, ["web", "batch-1", "batch-2", "batch-3"]);
         // Whatever is not idle somebody got.
         let busy = line["pcpus_busy_percent"].as_array().unwrap().iter();
@@ -202,9 +203,8 @@ impl<'a> Person<'a> {
         let person = Person { directory: directory.path() };
         let program = env!("CARGO_BIN_EXE_steelyard");
         let script = format!(
-            "echo before; stty -a | grep -o '.icanon'; \
-             sh -c 'echo $$ > pid; exec {program} {arguments}'; \
-             echo \"code $?\"; stty -a | grep -o '.icanon'; sleep 60"
+            "echo before; sh -c 'echo $$ > pid; exec {program} {arguments}'; \
+             echo \"code $?$(stty -a | grep -o '.icanon')\"; sleep 60"
         );
         let (width, height) = (width.to_string(), height.to_string());
         let size = ["-x", &width, "-y", &height];
@@ -242,10 +242,9 @@ impl<'a> Person<'a> {
         }
     }
 
-    /// As it was before: its text is there again, and lines are edited as they were.
-    fn has_the_terminal_back(&self, code: &str) {
-        let screen = self.reads(&["before", code]);
-        assert_eq!(screen.matches(" icanon").count(), 2, "{screen}");
+    /// As it was before: its text is there again, and lines can be edited.
+    fn has_the_terminal_back(&self) {
+        let screen = self.reads(&["before", "code 0 icanon"]);
         assert!(!screen.contains("DOMAIN"), "{screen}");
     }
 }
@@ -287,7 +286,7 @@ fn a_person_finds_their_way_through_a_recording() {
         person.tmux(&["resize-window", "-x", &width.to_string(), "-y", &height.to_string()]);
         person.reads(&["+ batch-3"]);
         person.types(&["q"]);
-        person.has_the_terminal_back("code 0");
+        person.has_the_terminal_back();
     }
 }
 
@@ -299,5 +298,5 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     let pid = fs::read_to_string(directory.path().join("pid")).unwrap();
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
-    person.has_the_terminal_back("code 0");
+    person.has_the_terminal_back();
 }

@@ -6,7 +6,7 @@
 //! A thread's files stay open: to read them again is cheap, and a thread that is gone says so, even
 //! if its number was given to another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -167,13 +167,25 @@ impl LinuxSource {
         known: Option<Tracked>,
     ) -> Result<Option<Tracked>, LinuxError> {
         let Ok(entries) = fs::read_dir(tasks) else { return Ok(None) };
+        // Who was a vCPU is one still: its file would say if it were gone.
+        let names: HashMap<u64, String> = known
+            .iter()
+            .flat_map(|known| &known.domain.vcpus)
+            .map(|vcpu| (vcpu.id, vcpu.name.clone()))
+            .collect();
         let mut found = vec![];
-        for name in entries.flatten().map(|entry| entry.file_name()) {
-            let path = tasks.join(&name);
-            let Ok(comm) = fs::read_to_string(path.join("comm")) else { continue };
-            let tid = name.to_str().and_then(|tid| tid.parse().ok());
-            if let (Some(number), Some(tid)) = (qemu::vcpu_number(comm.trim_end()), tid) {
-                found.push((number, Vcpu { id: tid, name: comm.trim_end().to_owned() }, path));
+        for entry in entries.flatten().map(|entry| entry.file_name()) {
+            let Some(id) = entry.to_str().and_then(|id| id.parse().ok()) else { continue };
+            let path = tasks.join(&entry);
+            let name = match names.get(&id) {
+                Some(name) => name.clone(),
+                None => match fs::read_to_string(path.join("comm")) {
+                    Ok(name) => name.trim_end().to_owned(),
+                    Err(_) => continue,
+                },
+            };
+            if let Some(number) = qemu::vcpu_number(&name) {
+                found.push((number, Vcpu { id, name }, path));
             }
         }
         let Some((_, _, first)) = found.iter().min_by_key(|(number, vcpu, _)| (*number, vcpu.id))

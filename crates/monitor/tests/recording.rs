@@ -4,16 +4,19 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Cursor;
+use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use steelyard_monitor::{
-    Domain, Ending, Figures, Host, Recorder, Recording, RecordingError, SimulationSource, Snapshot,
-    State, Structure, Vcpu, Waits,
+    Domain, Ending, Figures, Host, Interval, Recorder, Recording, RecordingError, SimulationSource,
+    Snapshot, State, Structure, Vcpu, Waits,
 };
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
@@ -103,8 +106,7 @@ fn what_is_no_recording_is_said_to_be_none() {
     assert!(error(b"").contains("before its first sample"));
     assert!(error(b"no recording, but text of some length").contains("no recording"));
     let other = |line: &[u8]| {
-        use std::io::Write;
-        let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+        let mut gzip = GzEncoder::new(vec![], Compression::fast());
         gzip.write_all(line).unwrap();
         error(&gzip.finish().unwrap())
     };
@@ -172,6 +174,23 @@ proptest! {
         let (read, ending) = read(&recorded(&snapshots)).unwrap();
         prop_assert!(read == snapshots);
         prop_assert_eq!(ending, Ending::Complete);
+    }
+
+    #[test]
+    fn changed_lines_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let packed = recorded(&simulated(3));
+        let mut lines = vec![];
+        GzDecoder::new(&packed[..]).read_to_end(&mut lines).unwrap();
+        for (index, value) in changes {
+            let index = index.index(lines.len());
+            lines[index] = value;
+        }
+        let mut packed = GzEncoder::new(vec![], Compression::fast());
+        packed.write_all(&lines).unwrap();
+        let snapshots = read(&packed.finish().unwrap()).map(|(snapshots, _)| snapshots);
+        for pair in snapshots.unwrap_or_default().windows(2) {
+            Interval::between(&pair[0], &pair[1]).to_table(80);
+        }
     }
 
     #[test]

@@ -94,6 +94,20 @@ pub enum Command {
     },
     Top(Top),
     Record(Record),
+    /// Turn a recording of `steelyard record` into a trace that Perfetto opens.
+    ///
+    /// Each vCPU is a counter of what it ran and waited, in percent of each interval.
+    #[command(after_help = examples!(
+        "steelyard convert night.steelyard -o night.json.gz    then open it in ui.perfetto.dev"
+    ))]
+    Convert {
+        /// Recording.
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// File to write; replaced if it is there.
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        output: PathBuf,
+    },
     Export(Export),
     /// Print the JSON Schema of scenario files, for editors.
     #[command(after_help = examples!(

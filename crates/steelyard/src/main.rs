@@ -45,6 +45,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Top(arguments) => monitor::top(arguments, &interrupt),
         Command::Record(arguments) => monitor::record(arguments, &interrupt),
+        Command::Convert { file, output } => monitor::convert(file, output, &interrupt),
         Command::Export(arguments) => export::run(arguments, &interrupt),
         Command::Schema => terminal::print(&steelyard_scenario::schema()),
         Command::Completions { shell } => {

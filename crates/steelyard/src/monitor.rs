@@ -2,14 +2,15 @@
 //! `steelyard top` and `steelyard record`: who gets the CPUs of a host, and who waits.
 
 use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
+use std::iter;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use steelyard_monitor::{
-    Ending, Interval, LinuxSource, Recorder, Recording, SimulationSource, Source,
+    Ending, Interval, LinuxSource, PerfettoTrace, Recorder, Recording, SimulationSource, Source,
 };
 use steelyard_scenario::{Diagnostic, Options, load};
 use steelyard_simulator::Simulation;
@@ -17,6 +18,7 @@ use steelyard_simulator::units::Nanoseconds;
 
 use crate::arguments::{Record, Top, Watched};
 use crate::failure::Failure;
+use crate::import::write_whole;
 use crate::interrupt::Interrupt;
 use crate::terminal;
 
@@ -99,6 +101,21 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
             }
         }
         recorder.finish().map(drop).map_err(failed)
+    })
+}
+
+pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
+    let mut source = recording(file)?;
+    let mut snapshots = iter::from_fn(|| source.sample().ok().flatten());
+    let mut last = snapshots.next();
+    write_whole(output, interrupt, |writer| {
+        let mut trace = PerfettoTrace::new(BufWriter::new(writer))?;
+        for now in snapshots {
+            if let Some(last) = last.replace(now.clone()) {
+                trace.add(&Interval::between(&last, &now))?;
+            }
+        }
+        trace.finish()?.flush()
     })
 }
 

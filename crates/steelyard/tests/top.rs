@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -127,6 +129,63 @@ fn a_recording_that_was_cut_off_is_shown_as_far_as_it_goes() {
     assert!(refused(run(&directory, "top --replay none --json")).contains("cannot be read"));
 }
 
+#[test]
+fn perfetto_gets_a_counter_for_each_vcpu() {
+    let directory = directory();
+    succeeded(run(&directory, "convert small.steelyard -o small.json.gz"));
+    let trace = fs::File::open(directory.path().join("small.json.gz")).unwrap();
+    let trace: Value = serde_json::from_reader(flate2::read::GzDecoder::new(trace)).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let named: Vec<_> = events.iter().filter(|event| event["ph"] == "M").collect();
+    let names: Vec<_> = named.iter().map(|event| &event["args"]["name"]).collect();
+    assert_eq!(names, ["pCPUs", "web", "batch-1", "batch-2", "batch-3"]);
+    // What a vCPU ran and waited is no more than there was, in every interval.
+    let vcpu = |event: &&Value| event["pid"] == named[1]["pid"] && event["name"] == "vCPU 1";
+    let counters: Vec<_> = events.iter().filter(vcpu).collect();
+    assert_eq!(counters.len(), 30);
+    for (number, counter) in counters.iter().enumerate() {
+        assert_eq!(counter["ts"], number as f64 * 10_000.0);
+        let of = |what: &str| counter["args"][what].as_f64().unwrap();
+        assert!(of("running %") + of("waiting %") < 100.001, "{counter}");
+    }
+    assert!(refused(run(&directory, "convert small.toml -o other")).contains("no recording"));
+    assert!(!directory.path().join("other").exists());
+}
+
+#[test]
+fn prometheus_gets_metrics() {
+    let directory = directory();
+    let arguments = ["export", "--simulate", "small.toml", "--listen", "127.0.0.1:0"];
+    let mut child = steelyard(&directory)
+        .args(arguments)
+        .args(["--interval", "100ms"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let run_s = |text: &str| -> f64 {
+        let name = "steelyard_vcpu_run_seconds_total{domain=\"batch-1\",vcpu=\"0\"} ";
+        text.split(name).nth(1).unwrap().lines().next().unwrap().parse().unwrap()
+    };
+    let (first, second) = (get("/metrics"), get("/metrics"));
+    assert!(first.starts_with("HTTP/1.1 200") && first.contains("application/openmetrics-text"));
+    assert!(second.contains("steelyard_domain_waits_seconds_bucket") && second.contains("# EOF"));
+    assert!(run_s(&second) > run_s(&first), "each request is a look");
+    assert!(get("/").starts_with("HTTP/1.1 404"));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 /// This process is a virtual machine with one busy vCPU as long as it is kept.
 struct VirtualMachine(Arc<AtomicBool>, Option<thread::JoinHandle<()>>);
 
@@ -191,16 +250,19 @@ fn this_host_is_watched_and_recorded() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A terminal with a person. Its socket lies in the directory.
+/// A terminal with a person. Its socket lies in the directory, another for each: a server that was told
+/// to end still listens for a while.
 struct Person<'a> {
     directory: &'a Path,
+    socket: String,
 }
 
 impl<'a> Person<'a> {
     /// Runs the command; its number is in the file `pid`, afterwards the screen has its exit code and
     /// how the terminal is set.
     fn starts(directory: &'a TempDir, width: u16, height: u16, arguments: &str) -> Person<'a> {
-        let person = Person { directory: directory.path() };
+        let person =
+            Person { directory: directory.path(), socket: format!("socket-{width}x{height}") };
         let program = env!("CARGO_BIN_EXE_steelyard");
         let script = format!(
             "echo before; sh -c 'echo $$ > pid; exec {program} {arguments}'; \
@@ -213,16 +275,19 @@ impl<'a> Person<'a> {
     }
 
     fn tmux(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux")
-            .args(["-u", "-S", "socket", "-f", "/dev/null"])
+        succeeded(self.try_tmux(arguments))
+    }
+
+    fn try_tmux(&self, arguments: &[&str]) -> Output {
+        Command::new("tmux")
+            .args(["-u", "-S", &self.socket, "-f", "/dev/null"])
             .args(arguments)
             .current_dir(self.directory)
             .env("LC_ALL", "C.UTF-8")
             .env("SHELL", "/bin/sh")
             .env_remove("TMUX")
             .output()
-            .unwrap();
-        succeeded(output)
+            .unwrap()
     }
 
     fn types(&self, keys: &[&str]) {
@@ -251,7 +316,7 @@ impl<'a> Person<'a> {
 
 impl Drop for Person<'_> {
     fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
+        let _ = self.try_tmux(&["kill-server"]);
     }
 }
 

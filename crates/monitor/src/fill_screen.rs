@@ -52,6 +52,7 @@ fn run(
     let mut screen = Screen::new(Looks::of_terminal());
     while !asked.load(Ordering::Relaxed) {
         if feed.is_due() {
+            feed.source.set_states(screen.shows_states());
             if let Some(interval) = feed.advance()? {
                 screen.show(interval);
             }
@@ -104,6 +105,7 @@ struct Feed {
 
 impl Feed {
     fn new(mut source: Source, interval: Duration, speed: f64) -> Result<Feed, ScreenError> {
+        source.set_states(false);
         let last = source.sample()?;
         let wait = if matches!(source, Source::Linux(_)) { FIRST } else { Duration::ZERO };
         let due = Instant::now() + wait.min(interval);

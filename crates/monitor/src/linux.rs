@@ -34,6 +34,7 @@ pub struct LinuxSource {
     groups: PathBuf,
     began: Instant,
     began_unix_ns: u64,
+    states: bool,
     samples: u64,
     processes: BTreeMap<u32, Process>,
     structure: Option<Arc<Structure>>,
@@ -54,8 +55,10 @@ struct Tracked {
 }
 
 struct Thread {
+    directory: PathBuf,
     schedstat: File,
-    stat: File,
+    /// While states are wanted.
+    stat: Option<File>,
 }
 
 impl LinuxSource {
@@ -78,12 +81,18 @@ impl LinuxSource {
             groups: groups.into(),
             began: Instant::now(),
             began_unix_ns: began.as_nanos() as u64,
+            states: true,
             samples: 0,
             processes: BTreeMap::new(),
             structure: None,
         };
         source.idle_ns()?;
         Ok(source)
+    }
+
+    /// Whether states and pCPUs of vCPUs are looked at: it costs as much as all else.
+    pub fn set_states(&mut self, wanted: bool) {
+        self.states = wanted;
     }
 
     /// The next snapshot: now.
@@ -99,8 +108,8 @@ impl LinuxSource {
             let Some(Tracked { domain, threads }) = &mut process.domain else { continue };
             let all = threads.len();
             let mut kept = vec![];
-            threads.retain(|thread| {
-                let figures = thread.figures();
+            threads.retain_mut(|thread| {
+                let figures = thread.figures(self.states);
                 kept.push(figures.is_some());
                 vcpus.extend(figures);
                 kept.last() == Some(&true)
@@ -321,36 +330,36 @@ fn quota_percent(text: &str) -> Option<u64> {
 
 impl Thread {
     fn open(directory: &Path) -> io::Result<Thread> {
-        Ok(Thread {
-            schedstat: File::open(directory.join("schedstat"))?,
-            stat: File::open(directory.join("stat"))?,
-        })
+        let schedstat = File::open(directory.join("schedstat"))?;
+        Ok(Thread { directory: directory.to_owned(), schedstat, stat: None })
     }
 
     /// None if it is gone.
-    fn figures(&self) -> Option<Figures> {
+    fn figures(&mut self, states: bool) -> Option<Figures> {
         let mut buffer = [0; 1024];
         let mut numbers = read(&self.schedstat, &mut buffer)?.split_ascii_whitespace();
         let mut number = || numbers.next()?.parse::<u64>().ok();
         let (gotten_ns, waited_ns, switches) = (number()?, number()?, number()?);
-        // Its name, in brackets, may have brackets and blanks in it.
-        let (_, stat) = read(&self.stat, &mut buffer)?.rsplit_once(") ")?;
-        let mut words = stat.split(' ');
-        let state = match words.next()? {
-            "R" => State::Runnable,
-            "X" | "Z" => return None,
-            _ => State::Blocked,
+        let (state, pcpu) = match states {
+            true => self.state_and_pcpu(&mut buffer).unzip(),
+            false => {
+                self.stat = None;
+                (None, None)
+            }
         };
+        Some(Figures { state, pcpu, gotten_ns, waited_ns, switches, ..Figures::default() })
+    }
+
+    fn state_and_pcpu(&mut self, buffer: &mut [u8]) -> Option<(State, u32)> {
+        if self.stat.is_none() {
+            self.stat = File::open(self.directory.join("stat")).ok();
+        }
+        // Its name, in brackets, may have brackets and blanks in it.
+        let (_, stat) = read(self.stat.as_ref()?, buffer)?.rsplit_once(") ")?;
+        let mut words = stat.split(' ');
+        let state = if words.next()? == "R" { State::Runnable } else { State::Blocked };
         // The state is the third word of all, the pCPU the 39th.
-        let pcpu = words.nth(35).and_then(|pcpu| pcpu.parse().ok());
-        Some(Figures {
-            state: Some(state),
-            pcpu,
-            gotten_ns,
-            waited_ns,
-            switches,
-            ..Figures::default()
-        })
+        Some((state, words.nth(35)?.parse().ok()?))
     }
 }
 
@@ -380,9 +389,8 @@ impl fmt::Display for LinuxError {
                 "this kernel does not tell how long threads wait: it was built without \
                  CONFIG_SCHED_INFO",
             ),
-            LinuxError::OpenFiles => formatter.write_str(
-                "too many vCPUs for the files that may be open, two each: raise `ulimit -Hn`",
-            ),
+            LinuxError::OpenFiles => formatter
+                .write_str("there are more vCPUs than files may be open: raise `ulimit -Hn`"),
         }
     }
 }

@@ -115,6 +115,11 @@ impl Screen {
         self.status = status;
     }
 
+    /// Whether it shows what single vCPUs do, and where.
+    pub fn shows_states(&self) -> bool {
+        self.view == View::Pcpus || !self.unfolded.is_empty()
+    }
+
     /// Answers a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
@@ -393,7 +398,7 @@ impl Screen {
             lines.push(Line::from(spans));
         }
         if vcpus().all(|(_, vcpu)| vcpu.pcpu.is_none()) {
-            lines.push(Line::styled("where vCPUs are is not seen by this source", self.faint()));
+            lines.push(Line::styled("where vCPUs are is not known", self.faint()));
         }
         lines
     }

@@ -37,6 +37,13 @@ impl Source {
         }
     }
 
+    /// Whether states and pCPUs of vCPUs are wanted, where that is a question of cost.
+    pub fn set_states(&mut self, wanted: bool) {
+        if let Source::Linux(host) = self {
+            host.set_states(wanted);
+        }
+    }
+
     /// How long to wait from the one snapshot to the next: a live host's interval, or, of what has
     /// no clock of its own, the time between the two at this speed (none: no wait).
     pub fn pause(&self, interval: Duration, between_ns: u64, speed: Option<f64>) -> Duration {

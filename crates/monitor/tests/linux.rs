@@ -75,6 +75,19 @@ fn domains_are_processes_with_vcpus() {
 }
 
 #[test]
+fn states_are_looked_at_if_they_are_wanted() {
+    let host = host();
+    vm(&host, 100, "qemu -name web", 1);
+    let mut source = source(&host);
+    for wanted in [true, false, true] {
+        source.set_states(wanted);
+        let vcpu = source.sample().unwrap().vcpus[0].clone();
+        assert_eq!((vcpu.state.is_some(), vcpu.pcpu.is_some()), (wanted, wanted));
+        assert_eq!(vcpu.gotten_ns, 1000);
+    }
+}
+
+#[test]
 fn weights_and_caps_are_those_of_control_groups() {
     let weight_and_cap = |groups: &[(&str, &str)]| {
         let host = host();

@@ -15,6 +15,7 @@ use crate::terminal;
 pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
     let Export { watched, listen } = arguments;
     let mut source = open(watched, None)?;
+    source.set_states(false);
     let server = Server::http(listen).map_err(|error| Failure::System {
         what: "listen",
         error: format!("on {listen}: {error}"),

@@ -4,11 +4,15 @@
 
 use std::env;
 use std::io;
+use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{
+    self, DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind,
+};
+use ratatui::crossterm::execute;
 
 use crate::interval::Interval;
 use crate::linux::LinuxError;
@@ -38,10 +42,23 @@ pub fn fill_screen(
 ) -> Result<(), ScreenError> {
     // Looked at before, so that its errors are seen.
     let mut feed = Feed::new(source, interval, speed)?;
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        release_mouse();
+        hook(info);
+    }));
     let mut terminal = ratatui::try_init()?;
-    let result = run(&mut terminal, &mut feed, asked);
+    let result = execute!(io::stdout(), EnableMouseCapture)
+        .map_err(ScreenError::from)
+        .and_then(|()| run(&mut terminal, &mut feed, asked));
+    release_mouse();
     ratatui::restore();
     result
+}
+
+/// If that fails there is no terminal any more.
+fn release_mouse() {
+    let _ = execute!(io::stdout(), DisableMouseCapture);
 }
 
 fn run(
@@ -66,6 +83,10 @@ fn run(
             }
             let action = match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => screen.key(key),
+                Event::Mouse(mouse) => {
+                    screen.mouse(mouse);
+                    Action::Draw
+                }
                 Event::Resize(..) => Action::Draw,
                 _ => continue,
             };

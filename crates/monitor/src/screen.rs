@@ -4,7 +4,9 @@
 use std::collections::{HashSet, VecDeque};
 
 use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -16,6 +18,9 @@ use crate::snapshot::State;
 
 /// Intervals of which the pCPUs' strips are made, at most.
 const STRIP: usize = 200;
+
+/// Lines above the first row of the table.
+const ABOVE_ROWS: usize = 3;
 
 /// How it may look.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +186,23 @@ impl Screen {
             _ => {}
         }
         Action::Draw
+    }
+
+    /// Answers the mouse: a click chooses a row, a click on the chosen one unfolds it.
+    pub fn mouse(&mut self, mouse: MouseEvent) {
+        match mouse.kind {
+            MouseEventKind::ScrollDown => self.choose(3),
+            MouseEventKind::ScrollUp => self.choose(-3),
+            MouseEventKind::Down(MouseButton::Left) if self.view == View::Domains => {
+                let row = usize::from(mouse.row).checked_sub(ABOVE_ROWS).map(|row| row + self.top);
+                match row.and_then(|row| self.places().get(row).copied()) {
+                    Some(place) if self.place == Some(place) => self.fold(KeyCode::Enter),
+                    Some(place) => self.place = Some(place),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
     }
 
     fn toggle(&mut self, view: View) {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use steelyard_monitor::{
     Action, Domain, Figures, Host, Interval, Looks, Screen, Snapshot, State, Structure, Vcpu, Waits,
 };
@@ -168,6 +170,25 @@ fn who_is_chosen_is_on_the_screen() {
     // One row of the table is left beside its titles.
     let small = drawn(&mut screen, 80, 5);
     assert!(small.contains("vCPU 0") && small.contains("90.0"), "{small}");
+}
+
+#[test]
+fn the_mouse_chooses_and_unfolds() {
+    let mut screen = screen();
+    drawn(&mut screen, 80, 24);
+    let click = |screen: &mut Screen, row| {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        screen.mouse(MouseEvent { kind, column: 5, row, modifiers: KeyModifiers::NONE });
+        drawn(screen, 80, 24)
+    };
+    // "web" is chosen from the beginning.
+    let folded = click(&mut screen, 4);
+    assert!(folded.contains("+ batch"), "{folded}");
+    let unfolded = click(&mut screen, 4);
+    assert!(unfolded.contains("+ web") && unfolded.contains("- batch"), "{unfolded}");
+    // There is nothing.
+    assert_eq!(click(&mut screen, 0), unfolded);
+    assert_eq!(click(&mut screen, 20), unfolded);
 }
 
 #[test]

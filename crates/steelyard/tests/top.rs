@@ -181,6 +181,16 @@ fn prometheus_gets_metrics() {
     assert!(first.starts_with("HTTP/1.1 200") && first.contains("application/openmetrics-text"));
     assert!(second.contains("steelyard_domain_waits_seconds_bucket") && second.contains("# EOF"));
     assert!(run_s(&second) > run_s(&first), "each request is a look");
+    // The dashboard asks for nothing else.
+    let dashboard = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitor/grafana.json");
+    let dashboard: Value = serde_json::from_slice(&fs::read(dashboard).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+        let asked = target["expr"].as_str().unwrap();
+        let name = asked.split(|c: char| c != '_' && !c.is_alphanumeric());
+        let name = name.into_iter().find(|word| word.starts_with("steelyard_")).unwrap();
+        assert!(second.contains(&format!("\n{name}{{")), "{name}");
+    }
     assert!(get("/").starts_with("HTTP/1.1 404"));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -15,6 +15,7 @@ use ratatui::widgets::Paragraph;
 use crate::columns::{COLUMNS, Layout, Row, fitted, percent, time};
 use crate::interval::{DomainInterval, Interval, VcpuInterval};
 use crate::snapshot::State;
+use crate::table::NOBODY;
 
 /// Intervals of which the pCPUs' strips are made, at most.
 const STRIP: usize = 200;
@@ -352,7 +353,7 @@ impl Screen {
         let rows = self.rows();
         if rows.is_empty() {
             let text = match (&self.interval, self.filter.is_empty()) {
-                (Some(_), true) => "no virtual machine is running; one that starts appears here",
+                (Some(_), true) => NOBODY,
                 (Some(_), false) => "no domain has this in its name; Esc shows all",
                 (None, _) => "",
             };

@@ -7,6 +7,10 @@ use crate::columns::{Layout, Row, fitted, percent, time};
 use crate::interval::Interval;
 use crate::snapshot::Host;
 
+/// Where there are no domains.
+pub(crate) const NOBODY: &str =
+    "no virtual machine with threads named CPU n/KVM (QEMU: debug-threads=on)";
+
 impl Interval {
     /// All that is known of domains and vCPUs, in lines of so many characters.
     pub fn to_table(&self, width: usize) -> String {
@@ -40,7 +44,7 @@ impl Interval {
             }
         }
         if self.domains.is_empty() {
-            out.push_str("no virtual machine is running\n");
+            let _ = writeln!(out, "{NOBODY}");
         }
         out
     }

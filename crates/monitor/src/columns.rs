@@ -21,9 +21,13 @@ pub(crate) struct Column {
     pub order: fn(&DomainInterval) -> f64,
 }
 
+/// How far names are moved to the right, and what is wide enough for any vCPU of QEMU's.
+pub(crate) const DOMAIN_INDENT: usize = 2;
+pub(crate) const VCPU_INDENT: usize = 4;
+const CERTAIN_NAME: usize = 14;
 /// The narrowest name and bar.
-pub(crate) const NAME: usize = 12;
-pub(crate) const BAR: usize = 10;
+const NAME: usize = 12;
+const BAR: usize = 10;
 /// And the widest.
 const WIDEST_NAME: usize = 28;
 const WIDEST_BAR: usize = 50;
@@ -143,7 +147,14 @@ impl Layout {
                 [Row { domain, vcpu: None }].into_iter().chain(vcpus)
             })
         };
-        let mut left = width.saturating_sub(NAME + 1 + BAR);
+        let of = |domain: &DomainInterval| {
+            let vcpus = domain.vcpus.iter().map(|vcpu| vcpu.name.chars().count() + VCPU_INDENT);
+            vcpus.chain([domain.name.chars().count() + DOMAIN_INDENT]).max()
+        };
+        let longest = domains.iter().filter_map(of).max().unwrap_or(0).clamp(NAME, WIDEST_NAME);
+        // Rather a column less than names that nobody can tell apart.
+        let name = longest.min(CERTAIN_NAME);
+        let mut left = width.saturating_sub(name + 1 + BAR);
         let mut columns = vec![];
         for column in &COLUMNS {
             if rows().any(|row| (column.text)(row).is_some()) {
@@ -154,13 +165,11 @@ impl Layout {
                 columns.push(column);
             }
         }
-        let longest = domains.iter().map(|domain| domain.name.chars().count() + 2).max();
-        let more_name = longest.unwrap_or(0).clamp(NAME, WIDEST_NAME) - NAME;
-        let more_name = more_name.min(left);
+        let more_name = (longest - name).min(left);
         let more_bar = (left - more_name).min(WIDEST_BAR - BAR);
         // A name needs its place more than a bar does.
-        let bar = if width < NAME + 1 + BAR { 0 } else { BAR + more_bar };
-        Layout { name: (NAME + more_name).min(width), bar, columns }
+        let bar = if width < name + 1 + BAR { 0 } else { BAR + more_bar };
+        Layout { name: (name + more_name).min(width), bar, columns }
     }
 }
 

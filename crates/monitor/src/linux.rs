@@ -276,10 +276,8 @@ impl LinuxSource {
         let read = |file: &str| fs::read_to_string(self.proc.join("sys/kernel").join(file)).ok();
         let name = |text: Option<String>| text.map(|text| text.trim().to_owned());
         let mut unseen = vec![
-            "Single waits, so neither their p99 nor the worst one, and who ran meanwhile: only \
-             sums. A wait is counted when it ends."
-                .to_owned(),
-            "Migrations, preemptions, and whether a runnable vCPU runs or waits.".to_owned(),
+            "Single waits: p99, the worst, who ran meanwhile.".to_owned(),
+            "Migrations, preemptions; whether a runnable vCPU runs or waits.".to_owned(),
         ];
         if !self.groups.join("cgroup.controllers").exists() {
             unseen.push("Weights and caps: there are no control groups of version 2.".to_owned());

@@ -12,7 +12,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::columns::{COLUMNS, Layout, Row, fitted, percent, time};
+use crate::columns::{COLUMNS, DOMAIN_INDENT, Layout, Row, VCPU_INDENT, fitted, percent, time};
 use crate::interval::{DomainInterval, Interval, VcpuInterval};
 use crate::snapshot::State;
 use crate::table::NOBODY;
@@ -366,12 +366,12 @@ impl Screen {
     }
 
     fn row(&self, row: Row, layout: &Layout, chosen: bool) -> Line<'static> {
-        let mark = match row.vcpu {
-            Some(_) => "    ",
-            None if self.unfolded.contains(&row.domain.id) => "- ",
-            None => "+ ",
+        let (mark, indent) = match row.vcpu {
+            Some(_) => ("", VCPU_INDENT),
+            None if self.unfolded.contains(&row.domain.id) => ("-", DOMAIN_INDENT),
+            None => ("+", DOMAIN_INDENT),
         };
-        let name = fitted(&format!("{mark}{}", row.name()), layout.name);
+        let name = fitted(&format!("{mark:<indent$}{}", row.name()), layout.name);
         let mut spans = vec![Span::raw(name)];
         if row.domain.ended {
             spans.push(Span::styled(" ended", self.faint()));

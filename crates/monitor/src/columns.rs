@@ -198,11 +198,15 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Of a name what fits, without what would upset a terminal.
+/// Of a name what fits, filled up.
 pub(crate) fn fitted(name: &str, width: usize) -> String {
-    let name: String =
-        name.chars().take(width).map(|c| if c.is_control() { '?' } else { c }).collect();
-    format!("{name:<width$}")
+    let name: String = name.chars().take(width).collect();
+    format!("{:<width$}", harmless(&name))
+}
+
+/// Without what would upset a terminal.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 pub(crate) fn percent(percent: f64) -> String {

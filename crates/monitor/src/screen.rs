@@ -144,6 +144,10 @@ impl Screen {
             }
             return Action::Draw;
         }
+        if matches!(key.code, KeyCode::Char(',' | '<' | '>' | '[' | ']')) {
+            // What comes then was not before what is shown then.
+            self.strips.clear();
+        }
         match key.code {
             KeyCode::Char('q') => return Action::Quit,
             KeyCode::Char(' ') => return Action::Pause,

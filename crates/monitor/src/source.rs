@@ -10,6 +10,9 @@ use crate::recording::Recording;
 use crate::simulation::SimulationSource;
 use crate::snapshot::Snapshot;
 
+/// Nobody waits longer for the next snapshot of a recording.
+const LONGEST_S: f64 = 3600.0;
+
 /// A source of snapshots.
 pub enum Source {
     /// This host; a snapshot shows it as it is when it is asked for.
@@ -50,8 +53,7 @@ impl Source {
         match (self, speed) {
             (Source::Linux(_), _) => interval,
             (_, Some(speed)) if speed > 0.0 => {
-                Duration::try_from_secs_f64(between_ns as f64 / 1e9 / speed)
-                    .unwrap_or(Duration::MAX)
+                Duration::from_secs_f64((between_ns as f64 / 1e9 / speed).min(LONGEST_S))
             }
             _ => Duration::ZERO,
         }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::columns::{Layout, Row, fitted, percent, time};
+use crate::columns::{Layout, Row, fitted, harmless, percent, time};
 use crate::interval::Interval;
 use crate::snapshot::Host;
 
@@ -84,7 +84,7 @@ impl Interval {
             1 => "1 domain".to_owned(),
             count => format!("{count} domains"),
         };
-        format!("{name}: {source}, {pcpus} pCPUs {busy} % busy, {domains}")
+        harmless(&format!("{name}: {source}, {pcpus} pCPUs {busy} % busy, {domains}"))
     }
 
     /// Its end, as time of day or since the beginning of a simulation, and its length.

@@ -207,6 +207,20 @@ fn wider_screens_show_more_and_batches_show_the_same() {
 }
 
 #[test]
+fn names_do_not_speak_to_the_terminal() {
+    let mut interval = interval();
+    interval.host.name = "a\x1b[2J".to_owned();
+    interval.domains[0].name = "b\x07\n".to_owned();
+    interval.domains[0].vcpus[0].name = "c\x1b]0;d\x07".to_owned();
+    let mut screen = Screen::new(Looks { blocks: false, color: false });
+    screen.show(interval.clone());
+    press(&mut screen, "a");
+    for text in [interval.to_table(80), interval.to_bars(80), drawn(&mut screen, 80, 24)] {
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+}
+
+#[test]
 fn bars_are_those_that_were_published() {
     let bars = interval().to_bars(60);
     let expected = [

@@ -10,7 +10,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use steelyard_monitor::{
-    Ending, Interval, LinuxSource, PerfettoTrace, Recorder, Recording, SimulationSource, Source,
+    Ending, Interval, LinuxSource, PerfettoTrace, Recorder, Recording, SimulationSource, Snapshot,
+    Source,
 };
 use steelyard_scenario::{Diagnostic, Options, load};
 use steelyard_simulator::Simulation;
@@ -53,11 +54,13 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
         });
     }
     let mut left = batch.map_or(u32::MAX, u32::from);
-    let mut last = None;
+    let mut last: Option<Snapshot> = None;
     let mut due = Instant::now();
     // A signal ends it as it ends any command, but for a line half-written.
     while let Some(now) = source.sample().map_err(watching)? {
+        let mut between_ns = 0;
         if let Some(last) = &last {
+            between_ns = now.time_ns.saturating_sub(last.time_ns);
             let text = print(&Interval::between(last, &now))?;
             let written = interrupt.while_writing(|_| {
                 let mut out = anstream::stdout().lock();
@@ -71,10 +74,8 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
             if left == 0 {
                 return Ok(());
             }
-            due += source.pause(interval(watched), now.time_ns - last.time_ns, *speed);
-        } else {
-            due += source.pause(interval(watched), 0, None);
         }
+        due = after(due, source.pause(interval(watched), between_ns, *speed));
         sleep(due.saturating_duration_since(Instant::now()));
         last = Some(now);
     }
@@ -95,7 +96,7 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
         let mut due = Instant::now();
         while let Some(snapshot) = source.sample().map_err(watching)? {
             recorder.record(&snapshot).map_err(failed)?;
-            due += source.pause(interval(watched), 0, None);
+            due = after(due, source.pause(interval(watched), 0, None));
             if snapshot.time_ns >= length_ns || !wait_until(due, asked) {
                 break;
             }
@@ -121,6 +122,11 @@ pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), 
 
 fn interval(watched: &Watched) -> Duration {
     Duration::from_nanos(watched.interval.0)
+}
+
+/// When it is time again. What was missed, by a host that slept, is not made up for.
+fn after(due: Instant, pause: Duration) -> Instant {
+    (due + pause).max(Instant::now())
 }
 
 /// False if a signal came.

@@ -26,6 +26,7 @@ static const struct sy_description *const descriptions[SY_DISCIPLINES] = {
 
 static const struct sy_description *const governor_descriptions[SY_GOVERNORS] = {
 	[SY_RESET_BOOST] = &reset_boost_description,
+	[SY_LOAD_WEIGHT] = &load_weight_description,
 };
 
 /* Null beyond the last discipline. */
@@ -41,10 +42,10 @@ const struct sy_description *sy_describe_governor(u64 governor)
 }
 
 /*
- * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy: a host in
- * another language checks its own.
+ * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy, sample: a
+ * host in another language checks its own.
  */
-void sy_sizes(u64 sizes[7])
+void sy_sizes(u64 sizes[8])
 {
 	sizes[0] = sizeof(struct sy_vcpu);
 	sizes[1] = sizeof(struct sy_domain);
@@ -53,4 +54,5 @@ void sy_sizes(u64 sizes[7])
 	sizes[4] = sizeof(struct sy_accounting);
 	sizes[5] = sizeof(struct sy_governor);
 	sizes[6] = sizeof(struct sy_policy);
+	sizes[7] = sizeof(struct sy_sample);
 }

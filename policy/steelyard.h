@@ -39,6 +39,7 @@
 #include "discipline/credit2.h"
 #include "discipline/fair.h"
 #include "governor/reset_boost.h"
+#include "governor/load_weight.h"
 
 /* ---- Shape: constant for a policy ---- */
 
@@ -140,12 +141,21 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 	}
 }
 
-/* The answer to SY_REWEIGH, and part of each change of settings: works out the weight in effect. */
+/*
+ * The answer to SY_REWEIGH, and part of each change of settings and of each sample: works out the
+ * weight in effect. It is the one asked for times the factor of each governor that turns this knob,
+ * in range at the end.
+ */
 SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
 {
-	d->weight = d->settings.weight;
+	u64 weight = d->settings.weight;
+
+	/* At most 2^16 x 2^16 x 1000 x 2^16 */
 	if (p->governors & 1 << SY_RESET_BOOST)
-		d->weight = reset_boost_weight(g, d, d->weight);
+		weight *= reset_boost_factor(g, d);
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		weight = (weight * load_weight_factor(d) + SY_FACTOR_ONE / 2) / SY_FACTOR_ONE;
+	d->weight = sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
 /*
@@ -575,6 +585,42 @@ SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)
 {
 	if (p->discipline == SY_CREDIT)
 		credit_account_end(p, a);
+}
+
+/* ---- Samples: what governors cannot see by themselves ---- */
+
+/* Time between two samples of the host; 0: no samples. */
+SY_FN u64 sy_sample_ns(const struct sy_policy *p)
+{
+	u64 sample_ns = SY_FOREVER;
+
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		sample_ns = sy_min(sample_ns, load_weight_interval_ns(p));
+	return sample_ns == SY_FOREVER ? 0 : sample_ns;
+}
+
+/*
+ * A sample: begin, then sy_sample_domain() for each domain with what was measured of it, then
+ * sy_sample_settle() for each, which turns its knobs. No vCPU need be charged before.
+ */
+SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 now)
+{
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		load_weight_sample_begin(p, g, sy_sample_ns(p), now);
+}
+
+SY_FN void sy_sample_domain(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			    const struct sy_sample *sample)
+{
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		load_weight_sample_domain(p, g, d, sample);
+}
+
+SY_FN void sy_sample_settle(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
+{
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		load_weight_sample_settle(p, g, d);
+	sy_reweigh(p, g, d);
 }
 
 /*

@@ -42,6 +42,9 @@
 #define SY_WEIGHT_MAX 65535u
 #define SY_WEIGHT_DEFAULT 256u
 
+/* Fixed point of the factors by which governors multiply a knob. */
+#define SY_FACTOR_ONE (1ULL << 16)
+
 /* No pCPU, no time limit. */
 #define SY_NONE 0xffffffffu
 #define SY_FOREVER 0x7fffffffffffffffULL
@@ -53,8 +56,10 @@
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
 #define SY_ACCOUNTING_WORDS 10
+/* The same for a governor: of the host, of a domain, and for its parameters. */
 #define SY_GOVERNOR_WORDS 8
-#define SY_GOVERNOR_PARAMETER_WORDS 8
+#define SY_GOVERNOR_DOMAIN_WORDS 16
+#define SY_GOVERNOR_PARAMETER_WORDS 16
 
 enum sy_discipline {
 	SY_SEDF,
@@ -67,6 +72,7 @@ enum sy_discipline {
 /* What turns knobs while a discipline schedules; any set of them. */
 enum sy_governor_kind {
 	SY_RESET_BOOST,
+	SY_LOAD_WEIGHT,
 	SY_GOVERNORS
 };
 
@@ -97,7 +103,7 @@ struct sy_domain {
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
 	u64 state[SY_DOMAIN_WORDS];
-	u64 governor[SY_GOVERNORS][2]; /* each governor's own */
+	u64 governor[SY_GOVERNORS][SY_GOVERNOR_DOMAIN_WORDS]; /* each governor's own */
 };
 
 struct sy_vcpu {
@@ -130,6 +136,13 @@ struct sy_accounting {
 struct sy_governor {
 	u64 reweigh[2]; /* after REWEIGH: ids of the domains for sy_reweigh(), or 0 */
 	u64 state[SY_GOVERNORS][SY_GOVERNOR_WORDS];
+};
+
+/* What the host measured of a domain since the sample before, or since the domain began. */
+struct sy_sample {
+	u64 interval_ns; /* how long that is */
+	u64 gotten_ns; /* CPU time of its vCPUs together */
+	u64 waited_ns; /* time that they were runnable, not running and not parked, together */
 };
 
 /* Which pCPUs share a run queue. */
@@ -216,6 +229,9 @@ struct sy_description {
 	const char *vintage[SY_VINTAGES]; /* oldest first, then null */
 	u64 parameters;
 	const struct sy_parameter *parameter;
+	/* Of a governor: a bit 1 << enum sy_discipline for each that it suits; why not the others. */
+	u64 disciplines;
+	const char *reason;
 };
 
 #define SY_PARAMETER_DESCRIPTION(NAME, name, unit, minimum, maximum, help, source, ...) \
@@ -248,10 +264,33 @@ static inline u64 sy_clamp(u64 value, u64 low, u64 high)
 	return sy_min(sy_max(value, low), high);
 }
 
+/* a + b, at most `most`; a is no more than that */
+static inline u64 sy_add(u64 a, u64 b, u64 most)
+{
+	return a + sy_min(b, most - sy_min(a, most));
+}
+
 /* value / divisor; 0 where the divisor is 0 */
 static inline u64 sy_divide(u64 value, u64 divisor)
 {
 	return divisor ? value / divisor : 0;
+}
+
+/*
+ * Whether a governor's interval ends with this sample; if so the next begins. began_ns: when it
+ * began, 0 before the first sample. Intervals are whole numbers of samples, to the nearest.
+ */
+static inline bool sy_interval_ends(u64 *began_ns, u64 interval_ns, u64 sample_ns, u64 now)
+{
+	u64 passed_ns;
+
+	if (!*began_ns)
+		*began_ns = now > sample_ns ? now - sample_ns : 1;
+	passed_ns = now > *began_ns ? now - *began_ns : 0;
+	if (passed_ns < interval_ns && interval_ns - passed_ns > sample_ns / 2)
+		return false;
+	*began_ns = sy_max(now, 1);
+	return true;
 }
 
 /* A signed value as a key: the order of s64 becomes that of u64. */

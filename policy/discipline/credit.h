@@ -600,11 +600,11 @@ static const struct sy_parameter credit_parameters[] = { CREDIT_PARAMETERS(
 	SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description credit_description = {
-	"credit",
-	"Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals",
-	{ "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" },
-	CREDIT_PARAMETER_COUNT,
-	credit_parameters
+	.name = "credit",
+	.help = "Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals",
+	.vintage = { "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" },
+	.parameters = CREDIT_PARAMETER_COUNT,
+	.parameter = credit_parameters,
 };
 #endif
 

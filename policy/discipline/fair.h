@@ -843,11 +843,11 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 static const struct sy_parameter fair_parameters[] = { FAIR_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description fair_description = {
-	"fair",
-	"Linux's fair class: virtual run time by weight, a domain as a control group",
-	{ "cfs", "eevdf" },
-	FAIR_PARAMETER_COUNT,
-	fair_parameters,
+	.name = "fair",
+	.help = "Linux's fair class: virtual run time by weight, a domain as a control group",
+	.vintage = { "cfs", "eevdf" },
+	.parameters = FAIR_PARAMETER_COUNT,
+	.parameter = fair_parameters,
 };
 #endif
 

@@ -126,12 +126,12 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, st
 	return SY_REWEIGH;
 }
 
-/* The domain's weight in effect, 1..65535. */
-SY_FN u64 reset_boost_weight(struct sy_governor *g, const struct sy_domain *d, u64 weight)
+/* What the weight asked for is multiplied with; at most the greatest weight. */
+SY_FN u64 reset_boost_factor(struct sy_governor *g, const struct sy_domain *d)
 {
 	const struct reset_boost *b = reset_boost(g);
 
-	return b->boosted == d->id ? sy_min(weight * b->rate, SY_WEIGHT_MAX) : weight;
+	return b->boosted == d->id ? b->rate : 1;
 }
 
 #ifdef SY_DESCRIBE
@@ -139,11 +139,12 @@ static const struct sy_parameter reset_boost_parameters[] = { RESET_BOOST_PARAME
 	SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description reset_boost_description = {
-	"reset-boost",
-	"Mcredit2's governor: the domain that runs out of credit most often gets more weight",
-	{ 0 },
-	RESET_BOOST_PARAMETER_COUNT,
-	reset_boost_parameters
+	.name = "reset-boost",
+	.help = "Mcredit2's governor: the domain that runs out of credit most often gets more weight",
+	.parameters = RESET_BOOST_PARAMETER_COUNT,
+	.parameter = reset_boost_parameters,
+	.disciplines = 1 << SY_CREDIT2,
+	.reason = "it follows the resets of a queue's credit, which only credit2 has",
 };
 #endif
 

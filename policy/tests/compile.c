@@ -28,6 +28,7 @@ struct arguments {
 	struct sy_vcpu *v;
 	const struct sy_vcpu *than;
 	const struct sy_settings *settings;
+	const struct sy_sample *sample;
 	u64 value;
 	u64 now;
 };
@@ -81,5 +82,9 @@ CALL_VOID(account_begin, x->p, x->a, x->now)
 CALL(account_domain, x->p, x->a, x->d)
 CALL(account_vcpu, x->p, x->a, x->d, x->v)
 CALL_VOID(account_end, x->p, x->a)
+CALL(sample_ns, x->p)
+CALL_VOID(sample_begin, x->p, x->g, x->now)
+CALL_VOID(sample_domain, x->p, x->g, x->d, x->sample)
+CALL_VOID(sample_settle, x->p, x->g, x->d)
 CALL(load, x->p, x->q, x->now)
 CALL(balance_gain, x->p, x->q, x->other, x->d, x->v, x->now)

@@ -94,7 +94,7 @@ static struct queue queues[PCPUS];
 static struct pcpu pcpus[PCPUS];
 static int vcpu_count, domain_count, queue_count, pcpu_count;
 static int account_order[DOMAINS];
-static u64 now, account_ns, tick_ns, account_due_ns;
+static u64 now, account_ns, tick_ns, account_due_ns, sample_ns, sample_due_ns;
 static bool governed; /* knobs are turned at random: keys may change with them */
 static bool extreme; /* times near the ends of their type */
 
@@ -110,7 +110,7 @@ static u64 calls_total;
 	X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
-	X(domain_change) X(vcpu_destroy)
+	X(domain_change) X(vcpu_destroy) X(sample_ns) X(sample_begin) X(sample_domain) X(sample_settle)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -870,6 +870,29 @@ static void account(void)
 	check(accounting->pcpus == (u64)pcpu_count, "the accounting's pcpus was written");
 }
 
+/* What is measured need not make sense. */
+static void take_sample(void)
+{
+	count(CALL_sample_begin);
+	sy_sample_begin(&policy, governor, now);
+	for (int d = 0; d < domain_count; d++) {
+		struct sy_sample sample;
+
+		sample.interval_ns = below(2) ? sample_ns : magnitude();
+		sample.gotten_ns = below(2) ? below(sample_ns * DOMAIN_VCPUS) : magnitude();
+		sample.waited_ns = below(2) ? below(sample_ns * DOMAIN_VCPUS) : magnitude();
+		count(CALL_sample_domain);
+		sy_sample_domain(&policy, governor, domains[d].state, &sample);
+		check_domain(d, 0);
+	}
+	for (int d = 0; d < domain_count; d++) {
+		count(CALL_sample_settle);
+		sy_sample_settle(&policy, governor, domains[d].state);
+		note_weight(d);
+		check_domain(d, 0);
+	}
+}
+
 static bool due(u64 timer_ns)
 {
 	return timer_ns && timer_ns <= now;
@@ -904,6 +927,10 @@ static void whatever_is_due(void)
 	if (account_ns && account_due_ns <= now) {
 		account();
 		account_due_ns = now + account_ns;
+	}
+	if (sample_ns && sample_due_ns <= now) {
+		take_sample();
+		sample_due_ns = now + sample_ns;
 	}
 	for (int c = 0; c < pcpu_count; c++) {
 		int i = pcpus[c].runs;
@@ -1112,15 +1139,16 @@ static void create_policy(u64 discipline, const struct sy_description *descripti
 
 	memset(&policy, 0, sizeof(policy));
 	policy.discipline = discipline;
-	policy.governors = 0;
-	if (discipline == SY_CREDIT2 && below(2)) {
-		const struct sy_description *boost = sy_describe_governor(SY_RESET_BOOST);
+	for (u64 g = 0; g < SY_GOVERNORS; g++) {
+		const struct sy_description *suited = sy_describe_governor(g);
 
-		policy.governors = 1 << SY_RESET_BOOST;
-		for (u64 n = 0; n < boost->parameters; n++)
-			policy.governor_parameter[SY_RESET_BOOST][n] =
-				below(2) ? boost->parameter[n].value[0] :
-					   between(boost->parameter[n].minimum, boost->parameter[n].maximum);
+		if (!(suited->disciplines >> discipline & 1) || below(2))
+			continue;
+		policy.governors |= 1ULL << g;
+		for (u64 n = 0; n < suited->parameters; n++)
+			policy.governor_parameter[g][n] =
+				below(2) ? suited->parameter[n].value[0] :
+					   between(suited->parameter[n].minimum, suited->parameter[n].maximum);
 	}
 	for (u64 n = 0; n < description->parameters; n++) {
 		const struct sy_parameter *parameter = &description->parameter[n];
@@ -1146,6 +1174,9 @@ static void create_host(void)
 	count(CALL_account_ns);
 	account_ns = sy_account_ns(&policy);
 	account_due_ns = now + account_ns;
+	count(CALL_sample_ns);
+	sample_ns = sy_sample_ns(&policy);
+	sample_due_ns = now + sample_ns;
 	memset(accounting, 0, sizeof(*accounting));
 	count(CALL_accounting_init);
 	sy_accounting_init(&policy, accounting, (u64)pcpu_count);

@@ -10,9 +10,13 @@ use std::ffi::c_char;
 /// Room for parameters, `SY_PARAMETER_WORDS`.
 pub const PARAMETER_WORDS: usize = 40;
 /// Governors of the core, `SY_GOVERNORS`.
-pub const GOVERNORS: usize = 1;
+pub const GOVERNORS: usize = 2;
 /// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
-pub const GOVERNOR_PARAMETER_WORDS: usize = 8;
+pub const GOVERNOR_PARAMETER_WORDS: usize = 16;
+/// Room for what a governor keeps of the host, `SY_GOVERNOR_WORDS`.
+const GOVERNOR_WORDS: usize = 8;
+/// Room for what a governor keeps of a domain, `SY_GOVERNOR_DOMAIN_WORDS`.
+const GOVERNOR_DOMAIN_WORDS: usize = 16;
 /// Most vintages of a discipline, `SY_VINTAGES`.
 pub const VINTAGES: usize = 4;
 
@@ -44,14 +48,32 @@ pub struct Settings {
     pub extra_time: u64,
 }
 
+/// What the host measured of a domain since the sample before: `struct sy_sample`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// How long that is.
+    pub interval_ns: u64,
+    /// CPU time of its vCPUs together.
+    pub gotten_ns: u64,
+    /// Time that they were runnable, not running and not parked, together.
+    pub waited_ns: u64,
+}
+
 macro_rules! state {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $words:literal) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $($word:ident[$words:expr])*) => {
         $(#[$doc])*
         #[repr(C)]
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
-            state: [u64; $words],
+            $($word: [u64; $words],)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: Default::default(),)* $($word: [0; $words],)* }
+            }
         }
     };
 }
@@ -65,7 +87,7 @@ state! {
         pcpu: u32,
         /// 1: running or waiting; written by the host.
         runnable: u32
-    } 12
+    } state[12]
 }
 state! {
     /// `struct sy_domain`.
@@ -82,15 +104,14 @@ state! {
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
         timer_ns: u64
-    // The last two words are the governor's.
-    } 12
+    } state[10] governor[GOVERNORS * GOVERNOR_DOMAIN_WORDS]
 }
 state! {
     /// `struct sy_governor`.
     Governor {
         /// After REWEIGH: ids of the domains for [`sy_reweigh`], or 0.
         reweigh: [u64; 2]
-    } 8
+    } state[GOVERNORS * GOVERNOR_WORDS]
 }
 state! {
     /// `struct sy_queue`.
@@ -99,7 +120,7 @@ state! {
         pcpus: u32,
         /// vCPUs that wait in it, the running ones not counted; written by the host.
         queued: u32
-    } 12
+    } state[12]
 }
 state! {
     /// `struct sy_pcpu`.
@@ -110,14 +131,14 @@ state! {
         busy: u32,
         /// When the vCPU that runs there started; written by the host.
         started_ns: u64
-    } 4
+    } state[4]
 }
 state! {
     /// `struct sy_accounting`.
     Accounting {
         /// pCPUs of the host.
         pcpus: u64
-    } 10
+    } state[10]
 }
 
 impl Domain {
@@ -166,6 +187,8 @@ pub(crate) struct CDescription {
     pub vintage: [*const c_char; VINTAGES],
     pub parameters: u64,
     pub parameter: *const CParameter,
+    pub disciplines: u64,
+    pub reason: *const c_char,
 }
 
 // SAFETY: the types above have the layout of their C twins (sizes are compared in a test), and the
@@ -175,7 +198,7 @@ unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
     #[cfg(test)]
-    safe fn sy_sizes(sizes: &mut [u64; 7]);
+    safe fn sy_sizes(sizes: &mut [u64; 8]);
 
     pub safe fn sy_scope(policy: &Parameters) -> u32;
     pub safe fn sy_queue_pcpus_max(policy: &Parameters) -> u64;
@@ -347,6 +370,19 @@ unsafe extern "C" {
         vcpu: &mut Vcpu,
     ) -> u32;
     pub safe fn sy_account_end(policy: &Parameters, accounting: &mut Accounting);
+    pub safe fn sy_sample_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_sample_begin(policy: &Parameters, governor: &mut Governor, now: u64);
+    pub safe fn sy_sample_domain(
+        policy: &Parameters,
+        governor: &mut Governor,
+        domain: &mut Domain,
+        sample: &Sample,
+    );
+    pub safe fn sy_sample_settle(
+        policy: &Parameters,
+        governor: &mut Governor,
+        domain: &mut Domain,
+    );
     pub safe fn sy_load(policy: &Parameters, queue: &mut Queue, now: u64) -> u64;
     pub safe fn sy_balance_gain(
         policy: &Parameters,
@@ -364,7 +400,7 @@ mod tests {
 
     #[test]
     fn structs_have_the_size_of_their_c_twins() {
-        let mut sizes = [0; 7];
+        let mut sizes = [0; 8];
         sy_sizes(&mut sizes);
         let ours = [
             size_of::<Vcpu>(),
@@ -374,6 +410,7 @@ mod tests {
             size_of::<Accounting>(),
             size_of::<Governor>(),
             size_of::<Parameters>(),
+            size_of::<Sample>(),
         ];
         assert_eq!(sizes, ours.map(|size| size as u64));
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 pub use ffi::{
-    Accounting, Domain, Governor as GovernorState, Parameters, Pcpu, Queue, Settings, Vcpu,
+    Accounting, Domain, Governor as GovernorState, Parameters, Pcpu, Queue, Sample, Settings, Vcpu,
 };
 
 /// Which pCPUs share a run queue: `enum sy_scope`.
@@ -155,7 +155,7 @@ pub struct Governor {
     /// Parameters; each has one default.
     pub parameters: Vec<Parameter>,
     /// The disciplines for which it has a meaning.
-    pub disciplines: &'static [&'static str],
+    pub disciplines: Vec<&'static str>,
     /// Why it has none for the others.
     reason: &'static str,
 }
@@ -165,7 +165,7 @@ pub fn disciplines() -> &'static [Discipline] {
     static ALL: LazyLock<Vec<Discipline>> = LazyLock::new(|| {
         let described = (0..).map_while(|id| Some((id, describe(ffi::sy_describe(id))?)));
         described
-            .map(|(id, Description { name, help, vintages, parameters })| Discipline {
+            .map(|(id, Description { name, help, vintages, parameters, .. })| Discipline {
                 id,
                 name,
                 help,
@@ -182,12 +182,16 @@ pub fn governors() -> &'static [Governor] {
     static ALL: LazyLock<Vec<Governor>> = LazyLock::new(|| {
         let described = (0..).map_while(|id| describe(ffi::sy_describe_governor(id)));
         described
-            .map(|Description { name, help, parameters, .. }| Governor {
+            .map(|Description { name, help, parameters, suits, reason, .. }| Governor {
                 name,
                 help,
                 parameters,
-                disciplines: &["credit2"],
-                reason: "it follows the resets of a queue's credit, which only credit2 has",
+                disciplines: disciplines()
+                    .iter()
+                    .filter(|discipline| suits >> discipline.id & 1 != 0)
+                    .map(|discipline| discipline.name)
+                    .collect(),
+                reason,
             })
             .collect()
     });
@@ -195,19 +199,25 @@ pub fn governors() -> &'static [Governor] {
 }
 
 /// Policies that have a name of their own: a discipline with governors, as published.
-pub const PUBLISHED: [(&str, &str); 1] = [("mcredit2", "credit2@xen-4.5+reset-boost")];
+pub const PUBLISHED: [(&str, &str); 2] = [
+    ("mcredit2", "credit2@xen-4.5+reset-boost"),
+    ("load-weight", "credit@xen-4.2+load-weight"),
+];
 
 struct Description {
     name: &'static str,
     help: &'static str,
     vintages: Vec<&'static str>,
     parameters: Vec<Parameter>,
+    /// Of a governor: the disciplines that it suits, a bit each, and why not the others.
+    suits: u64,
+    reason: &'static str,
 }
 
 fn describe(description: *const ffi::CDescription) -> Option<Description> {
     // SAFETY: descriptions are null or point to a constant that lives as long as the program, whose
     // strings are constants too and whose `parameter` points to `parameters` elements; unused
-    // vintages are null.
+    // vintages are null, and so is a discipline's `reason`.
     unsafe {
         let description = description.as_ref()?;
         let vintages: Vec<_> = description
@@ -234,6 +244,8 @@ fn describe(description: *const ffi::CDescription) -> Option<Description> {
                 })
                 .collect(),
             vintages,
+            suits: description.disciplines,
+            reason: if description.reason.is_null() { "" } else { text(description.reason) },
         })
     }
 }

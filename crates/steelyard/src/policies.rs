@@ -60,7 +60,7 @@ fn all() -> impl Iterator<Item = Part> {
         name: governor.name,
         help: governor.help,
         vintages: &[],
-        suits: governor.disciplines,
+        suits: &governor.disciplines,
         parameters: &governor.parameters,
     }))
 }

@@ -27,6 +27,7 @@
  *	6. c->busy and c->started_ns set, sy_start() if the chosen one is not who ran.
  *	7. sy_slice(), with the same now as 6: choose again when that much time has
  *	   passed.
+ * Who was summoned comes first in its queue (key 0) and runs for a moment, the usual way.
  * Where something else than a vCPU takes a pCPU for a while, the vCPU that it
  * interrupted is who ran at the next choice.
  */
@@ -40,6 +41,7 @@
 #include "discipline/fair.h"
 #include "governor/reset_boost.h"
 #include "governor/load_weight.h"
+#include "governor/cosched.h"
 
 /* ---- Shape: constant for a policy ---- */
 
@@ -169,11 +171,14 @@ SY_FN void sy_domain_change(const struct sy_policy *p, struct sy_governor *g, st
 	sy_reweigh(p, g, d);
 }
 
-/* The host has set v->pcpu before this. */
+/* The host has set v->pcpu and v->index before this. */
 SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
 	v->timer_ns = 0;
 	v->runnable = 0;
+	v->first = 0;
+	v->moment_ns = 0;
+	v->unspun_ns = SY_FOREVER;
 	switch (p->discipline) {
 	case SY_SEDF:
 		sedf_vcpu_init(p, d, v, now);
@@ -298,6 +303,8 @@ SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
+	v->first = 0;
+	v->moment_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_block(p, q, d, v, now);
@@ -310,7 +317,7 @@ SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	}
 }
 
-/* A running vCPU lets others go first (a yield, or a pause-loop exit). The host then chooses again. */
+/* A running vCPU lets others go first. The host then chooses again. */
 SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
@@ -329,6 +336,79 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 }
 
 /*
+ * A pause-loop exit of a running vCPU, which was charged. The host calls sy_spin(), then as that
+ * says sy_rank() and sy_summon() for siblings that wait in a queue and are not parked, each with
+ * its own queue, and at the end sy_spun().
+ */
+SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	v->unspun_ns = 0;
+	if (cosched_governs(p))
+		return cosched_spin(p, v, now);
+	switch (p->discipline) {
+	case SY_FAIR:
+		return fair_spin(p);
+	default:
+		return SY_GANG_NONE;
+	}
+}
+
+/* By how much CPU time the vCPU has had more than its part, in its queue; below 0: less. */
+static inline s64 sy_ahead_ns(const struct sy_policy *p, const struct sy_queue *q,
+			      const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_ahead_ns(p, v);
+	case SY_CREDIT2:
+		return credit2_ahead_ns(p, q, v);
+	case SY_FAIR:
+		return fair_ahead_ns(q, v);
+	default:
+		return 0;
+	}
+}
+
+/* What summoning this sibling promises; 0: leave it. facts: enum sy_fact; waited_ns: since it ran or woke. */
+SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const struct sy_domain *d,
+		  struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
+{
+	if (cosched_governs(p))
+		return cosched_rank(p, v, facts, waited_ns, sy_ahead_ns(p, q, v));
+	switch (p->discipline) {
+	case SY_FAIR:
+		return fair_rank(p, d, v, facts);
+	default:
+		return 0;
+	}
+}
+
+SY_FN u32 sy_summon(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	if (cosched_governs(p))
+		return cosched_summon(p, v);
+	switch (p->discipline) {
+	case SY_FAIR:
+		return fair_summon(p, d, v);
+	default:
+		return 0;
+	}
+}
+
+/* What the spinning vCPU itself does, now that so many siblings were summoned. */
+SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		  struct sy_vcpu *v, u32 summoned, u64 now)
+{
+	u32 request = summoned || v->moment_ns ? SY_RESCHEDULE : 0;
+
+	if (cosched_governs(p) && cosched_parameter(p, COSCHED_SPINNER) == COSCHED_STAYS)
+		return request;
+	if (!cosched_governs(p) && p->discipline == SY_FAIR)
+		return fair_spun(p, q, d, v, summoned, now);
+	return sy_yield(p, q, d, v, now) | SY_RESCHEDULE;
+}
+
+/*
  * The vCPU has run for ran_ns since it was charged last, or started. Called at
  * every tick, timer and choice, and before a comparison; ran_ns may be 0. For
  * a queue of one pCPU also before another vCPU wakes in, joins or leaves that
@@ -338,6 +418,9 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
+	v->unspun_ns = sy_min(v->unspun_ns + sy_min(ran_ns, SY_FOREVER), SY_FOREVER);
+	if (!cosched_in_moment(v, now))
+		v->moment_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_charge(p, q, d, v, ran_ns, now);
@@ -359,6 +442,8 @@ SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_vcpu_timer(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_vcpu_timer(p, q, d, v, now);
 	default:
 		return 0;
 	}
@@ -379,9 +464,8 @@ SY_FN u32 sy_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 no
 
 /* ---- Who is next, for how long ---- */
 
-/* Place in the queue: lower first. Constant while the vCPU waits, unless REKEY or RESORT says so. */
-SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-		 struct sy_vcpu *v, u64 now)
+static inline u64 sy_own_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			     struct sy_vcpu *v, u64 now)
 {
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -397,6 +481,16 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 	}
 }
 
+/* Place in the queue: lower first. Constant while the vCPU waits, unless REKEY or RESORT says so. */
+SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		 struct sy_vcpu *v, u64 now)
+{
+	u64 key = sy_own_key(p, q, d, v, now);
+
+	v->moment_ns = 0;
+	return v->first ? 0 : key;
+}
+
 /*
  * By how much a waiting vCPU is ahead of the one that runs on pCPU c (which
  * was charged): above 0 it preempts that one. Includes what a migration must
@@ -405,6 +499,8 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 SY_FN s64 sy_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		  const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
+	if (cosched_in_moment(running, now))
+		return 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_lead(p, q, c, v, running, now);
@@ -424,6 +520,10 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 				  const struct sy_pcpu *c, const struct sy_vcpu *best,
 				  const struct sy_vcpu *candidate, u64 now)
 {
+	if (best && cosched_in_moment(best, now))
+		return SY_STOP;
+	if (candidate->first && cosched_governs(p))
+		return SY_TAKE;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_consider(p, q, c, best, candidate, now);
@@ -442,6 +542,8 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 SY_FN bool sy_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best,
 			   u64 now)
 {
+	if (best && (best->first || cosched_in_moment(best, now)))
+		return false;
 	switch (p->discipline) {
 	case SY_CREDIT:
 		return credit_look_further(p, c, best, now);
@@ -470,6 +572,9 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 /* Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. */
 SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
 {
+	/* Who borrows time has no queue reset for that. */
+	if (v->first || v->moment_ns)
+		return 0;
 	switch (p->discipline) {
 	case SY_CREDIT2:
 		return credit2_reset_due(p, q, v);
@@ -498,6 +603,9 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 		    struct sy_vcpu *v, u64 now)
 {
+	if (cosched_governs(p))
+		cosched_start(p, v, now);
+	v->first = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		sedf_start(p, q, c, v, now);
@@ -516,12 +624,8 @@ SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	}
 }
 
-/*
- * Step 7: ns, at least 1, until the next choice; next: first in the queue, or null. SY_FOREVER: no
- * limit. The queue may note who is next.
- */
-SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
-		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+static inline u64 sy_own_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
+			       const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -535,6 +639,18 @@ SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct s
 	default:
 		return SY_FOREVER;
 	}
+}
+
+/*
+ * Step 7: ns, at least 1, until the next choice; next: first in the queue, or null. SY_FOREVER: no
+ * limit. The queue may note who is next.
+ */
+SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
+		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+{
+	u64 slice_ns = sy_own_slice(p, q, c, d, v, next, now);
+
+	return cosched_in_moment(v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
 }
 
 /* ---- Time that passes ---- */

@@ -51,7 +51,7 @@
 
 /* Room for a policy's parameters and for the private state of a discipline, in 64-bit words. */
 #define SY_PARAMETER_WORDS 40
-#define SY_VCPU_WORDS 12
+#define SY_VCPU_WORDS 13
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
@@ -73,6 +73,7 @@ enum sy_discipline {
 enum sy_governor_kind {
 	SY_RESET_BOOST,
 	SY_LOAD_WEIGHT,
+	SY_COSCHED,
 	SY_GOVERNORS
 };
 
@@ -110,6 +111,10 @@ struct sy_vcpu {
 	u64 timer_ns; /* when the host must call sy_vcpu_timer(); 0: never */
 	u32 pcpu; /* pCPU it runs on or last ran on; written by the host */
 	u32 runnable; /* 1: running or waiting; written by the host before the call that tells it */
+	u32 index; /* number in its domain, from 0; written by the host before init */
+	u32 first; /* knob: 1: summoned, comes first in its queue until it starts */
+	u64 moment_ns; /* when the moment ends for which it was summoned */
+	u64 unspun_ns; /* run time since its last pause-loop exit */
 	u64 state[SY_VCPU_WORDS];
 };
 
@@ -155,7 +160,7 @@ enum sy_scope {
 
 /* What a call asks of the host, as a set of bits. */
 enum sy_request {
-	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU must choose again */
+	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU, where it runs or ran last, must choose again */
 	SY_PARK = 1 << 1, /* keep this vCPU off the run queue, runnable or not, until it is unparked */
 	SY_UNPARK = 1 << 2, /* end that; from sy_domain_timer(): for each vCPU of the domain */
 	SY_TIMER = 1 << 3, /* timer_ns of this vCPU has changed */
@@ -168,6 +173,19 @@ enum sy_request {
 	SY_VISIT = 1 << 10, /* from sy_account_domain(): sy_account_vcpu() for each vCPU of the domain */
 	SY_FIRST = 1 << 11, /* from sy_account_domain(): visit this domain before the others from the next accounting on */
 	SY_REWEIGH = 1 << 12, /* sy_reweigh() for the domains that the governors' state names */
+};
+
+/* Whom a spinning vCPU would have summoned, of its siblings that wait in a queue. */
+enum sy_gang {
+	SY_GANG_NONE,
+	SY_GANG_BEST, /* sy_rank() for each, then sy_summon() for the one with the greatest above 0 */
+	SY_GANG_ALL /* sy_summon() for each with sy_rank() above 0 */
+};
+
+/* What the host knows of a sibling that waits, as a set of bits. */
+enum sy_fact {
+	SY_PREEMPTED = 1 << 0, /* it was stopped while it had work; otherwise it has woken */
+	SY_IN_KERNEL = 1 << 1 /* when it ran last it was in the guest's kernel */
 };
 
 /* Whether the host's walk over waiting vCPUs, lowest key first, goes on. */

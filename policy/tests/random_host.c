@@ -107,7 +107,7 @@ static u64 calls_total;
 #define CALLS(X) \
 	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(accounting_init) X(queue_init) \
 	X(domain_init) X(vcpu_init) X(join) X(leave) X(survey_begin) X(survey_vcpu) X(wake) X(steps) \
-	X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
+	X(block) X(yield) X(spin) X(rank) X(summon) X(spun) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
 	X(domain_change) X(vcpu_destroy) X(sample_ns) X(sample_begin) X(sample_domain) X(sample_settle)
@@ -1050,6 +1050,7 @@ static void create_vcpu(int i)
 	vcpu->waiting = vcpu->parked = vcpu->woken = vcpu->replace = false;
 	set_pcpu(i, c);
 	set_runnable(i, 0);
+	vcpu->state->index = (u32)i % DOMAIN_VCPUS;
 	count(CALL_vcpu_init);
 	sy_vcpu_init(&policy, domain_of(i), vcpu->state, now);
 	check_vcpu(i, SY_TIMER);
@@ -1213,6 +1214,55 @@ static void yield(int i)
 	pcpus[vcpus[i].on].choose = true;
 }
 
+static void summon(int i)
+{
+	count(CALL_summon);
+	after(sy_summon(&policy, domain_of(i), vcpus[i].state, now), i);
+}
+
+/* A pause-loop exit */
+static void spin(int i)
+{
+	int best = NOBODY;
+	u64 best_rank = 0;
+	u32 summoned = 0;
+	enum sy_gang gang;
+
+	if (vcpus[i].on == NOBODY)
+		return;
+	charge(i);
+	if (vcpus[i].parked)
+		return;
+	count(CALL_spin);
+	gang = sy_spin(&policy, domain_of(i), vcpus[i].state, now);
+	after(0, i);
+	check(gang == SY_GANG_NONE || gang == SY_GANG_BEST || gang == SY_GANG_ALL, "gang %d", (int)gang);
+	for (int n = 0; n < DOMAIN_VCPUS && gang != SY_GANG_NONE; n++) {
+		int sibling = vcpus[i].domain * DOMAIN_VCPUS + n;
+		u64 rank;
+
+		if (!vcpus[sibling].waiting)
+			continue;
+		count(CALL_rank);
+		rank = sy_rank(&policy, queue_of(sibling), domain_of(sibling), vcpus[sibling].state,
+			       (u32)below(4), magnitude(), now);
+		after(0, sibling);
+		if (rank && gang == SY_GANG_ALL) {
+			summon(sibling);
+			summoned++;
+		} else if (rank > best_rank) {
+			best_rank = rank;
+			best = sibling;
+		}
+	}
+	if (best != NOBODY) {
+		summon(best);
+		summoned++;
+	}
+	count(CALL_spun);
+	after(sy_spun(&policy, queue_of(i), domain_of(i), vcpus[i].state, summoned, now), i);
+}
+
 /* Another affinity, for one that does not run; it moves if it may no longer stay. */
 static void pin(int i)
 {
@@ -1269,8 +1319,10 @@ static void happen(void)
 		turn_knob(vcpus[i].domain);
 		break;
 	case 4:
-	case 5:
 		yield(i);
+		break;
+	case 5:
+		spin(i);
 		break;
 	case 6:
 		queues[vcpus[i].queue].balance = true;

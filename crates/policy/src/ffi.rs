@@ -10,7 +10,7 @@ use std::ffi::c_char;
 /// Room for parameters, `SY_PARAMETER_WORDS`.
 pub const PARAMETER_WORDS: usize = 40;
 /// Governors of the core, `SY_GOVERNORS`.
-pub const GOVERNORS: usize = 2;
+pub const GOVERNORS: usize = 3;
 /// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
 pub const GOVERNOR_PARAMETER_WORDS: usize = 16;
 /// Room for what a governor keeps of the host, `SY_GOVERNOR_WORDS`.
@@ -86,8 +86,16 @@ state! {
         /// pCPU it runs on or last ran on; written by the host.
         pcpu: u32,
         /// 1: running or waiting; written by the host.
-        runnable: u32
-    } state[12]
+        runnable: u32,
+        /// Number in its domain; written by the host before init.
+        index: u32,
+        /// 1: summoned, comes first in its queue.
+        first: u32,
+        /// When its moment ends, if it was summoned.
+        moment_ns: u64,
+        /// Run time since its last pause-loop exit.
+        unspun_ns: u64
+    } state[13]
 }
 state! {
     /// `struct sy_domain`.
@@ -257,6 +265,31 @@ unsafe extern "C" {
         vcpu: &mut Vcpu,
         now: u64,
     ) -> u32;
+    pub safe fn sy_spin(policy: &Parameters, domain: &mut Domain, vcpu: &mut Vcpu, now: u64)
+    -> u32;
+    pub safe fn sy_rank(
+        policy: &Parameters,
+        queue: &Queue,
+        domain: &Domain,
+        vcpu: &mut Vcpu,
+        facts: u32,
+        waited_ns: u64,
+        now: u64,
+    ) -> u64;
+    pub safe fn sy_summon(
+        policy: &Parameters,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_spun(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        summoned: u32,
+        now: u64,
+    ) -> u32;
     pub safe fn sy_charge(
         policy: &Parameters,
         queue: &mut Queue,
@@ -378,11 +411,7 @@ unsafe extern "C" {
         domain: &mut Domain,
         sample: &Sample,
     );
-    pub safe fn sy_sample_settle(
-        policy: &Parameters,
-        governor: &mut Governor,
-        domain: &mut Domain,
-    );
+    pub safe fn sy_sample_settle(policy: &Parameters, governor: &mut Governor, domain: &mut Domain);
     pub safe fn sy_load(policy: &Parameters, queue: &mut Queue, now: u64) -> u64;
     pub safe fn sy_balance_gain(
         policy: &Parameters,

@@ -53,6 +53,21 @@ pub mod verdict {
     pub const STOP: u32 = 2;
 }
 
+/// Whom a spinning vCPU would have summoned: `enum sy_gang`.
+#[allow(missing_docs)]
+pub mod gang {
+    pub const NONE: u32 = 0;
+    pub const BEST: u32 = 1;
+    pub const ALL: u32 = 2;
+}
+
+/// What a host knows of a sibling that waits, as bits: `enum sy_fact`.
+#[allow(missing_docs)]
+pub mod fact {
+    pub const PREEMPTED: u32 = 1 << 0;
+    pub const IN_KERNEL: u32 = 1 << 1;
+}
+
 /// Whom to interrupt for a woken vCPU: `enum sy_step`, four bits each.
 #[allow(missing_docs)]
 pub mod step {
@@ -199,9 +214,10 @@ pub fn governors() -> &'static [Governor] {
 }
 
 /// Policies that have a name of their own: a discipline with governors, as published.
-pub const PUBLISHED: [(&str, &str); 2] = [
+pub const PUBLISHED: [(&str, &str); 3] = [
     ("mcredit2", "credit2@xen-4.5+reset-boost"),
     ("load-weight", "credit@xen-4.2+load-weight"),
+    ("lockvisor", "fair@cfs+cosched"),
 ];
 
 struct Description {

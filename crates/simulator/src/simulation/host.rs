@@ -787,6 +787,28 @@ impl Simulation {
         self.timers.set(self.timer_base.accounting, self.now_ns + self.account_ns);
     }
 
+    /// Tells the governors what happened since the sample before.
+    pub(super) fn sample(&mut self) {
+        let now = self.policy_now();
+        ffi::sy_sample_begin(&self.policy, &mut self.governor, now);
+        for domain in 0..self.domains.len() {
+            let sums = self.sums(domain);
+            let entry = &mut self.domains[domain];
+            let last = std::mem::replace(&mut entry.sampled, sums);
+            let sample = ffi::Sample {
+                interval_ns: sums.interval_ns - last.interval_ns,
+                gotten_ns: sums.gotten_ns - last.gotten_ns,
+                waited_ns: sums.waited_ns - last.waited_ns,
+            };
+            let governor = &mut self.governor;
+            ffi::sy_sample_domain(&self.policy, governor, &mut entry.state, &sample);
+        }
+        for domain in &mut self.domains {
+            ffi::sy_sample_settle(&self.policy, &mut self.governor, &mut domain.state);
+        }
+        self.timers.set(self.timer_base.sample, self.now_ns + self.sample_ns);
+    }
+
     /// Moves a running vCPU to an idle pCPU, if there is one: to any if another vCPU waits for this
     /// one, to one whose whole core is idle if the core here is shared.
     fn replace(&mut self, pcpu: u32, vcpu: u32) {

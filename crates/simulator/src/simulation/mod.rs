@@ -40,6 +40,7 @@ pub struct Simulation {
     io: Io,
     tick_ns: u64,
     account_ns: u64,
+    sample_ns: u64,
     timer_base: TimerBase,
     /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`].
     allowed: Vec<Mask>,
@@ -86,6 +87,7 @@ struct TimerBase {
     domain: u32,
     thread: u32,
     accounting: u32,
+    sample: u32,
     flight: u32,
 }
 
@@ -135,6 +137,8 @@ struct Domain {
     name: String,
     weight: u32,
     cap_percent: u32,
+    /// Sums at the last sample.
+    sampled: ffi::Sample,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,12 +235,14 @@ impl Simulation {
             io: setup.host.io.clone(),
             tick_ns: ffi::sy_tick_ns(&parameters),
             account_ns: ffi::sy_account_ns(&parameters),
+            sample_ns: ffi::sy_sample_ns(&parameters),
             timer_base: TimerBase {
                 tick: 0,
                 vcpu: 0,
                 domain: 0,
                 thread: 0,
                 accounting: 0,
+                sample: 0,
                 flight: 0,
             },
             allowed: vec![Mask::of(pcpus, 0..pcpus)],
@@ -325,6 +331,7 @@ impl Simulation {
             name: config.name.clone(),
             weight: config.weight,
             cap_percent: config.cap_percent,
+            sampled: ffi::Sample::default(),
             vcpus: first_vcpu..first_vcpu + config.vcpus,
             tasks: first_task..first_task,
             guest: guest::GuestKernel::new(config.guest_slice.0),
@@ -454,11 +461,15 @@ impl Simulation {
             domain: timers.grow(self.domains.len()),
             thread: timers.grow(self.threads.len()),
             accounting: timers.grow(1),
+            sample: timers.grow(1),
             flight: timers.grow(0),
         };
         self.timers = timers;
         if self.account_ns > 0 {
             self.timers.set(self.timer_base.accounting, self.account_ns);
+        }
+        if self.sample_ns > 0 {
+            self.timers.set(self.timer_base.sample, self.sample_ns);
         }
         for (index, thread) in self.threads.iter_mut().enumerate() {
             let start_ns = setup.domains[thread.domain as usize].start.0;
@@ -518,6 +529,8 @@ impl Simulation {
                 self.domain_timer(timer - base.domain);
             } else if timer < base.accounting {
                 self.thread_wake(timer - base.thread);
+            } else if timer == base.sample {
+                self.sample();
             } else {
                 self.land(timer - base.flight);
             }

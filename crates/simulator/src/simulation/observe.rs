@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
+use steelyard_policy::ffi;
+
 use crate::fairness::Usable;
 use crate::measure::{
     DomainMeasure, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TimeMeasure, Trace, VcpuMeasure,
@@ -181,6 +183,27 @@ impl Simulation {
             preemptions: times.preemptions,
             waits: entry.waits.measure(),
         }
+    }
+
+    /// What governors want to know of a domain, from the start up to now.
+    pub(super) fn sums(&self, domain: usize) -> ffi::Sample {
+        let mut sums = ffi::Sample { interval_ns: self.now_ns, ..ffi::Sample::default() };
+        for vcpu in self.domains[domain].vcpus.clone() {
+            let entry = &self.vcpus[vcpu as usize];
+            let open_ns = self.now_ns - entry.since_ns;
+            let mut waited_ns = entry.times.waited_ns;
+            sums.gotten_ns += entry.times.gotten_ns;
+            match entry.status {
+                Status::Running => sums.gotten_ns += open_ns,
+                Status::Waiting => waited_ns += open_ns,
+                Status::Blocked => {}
+            }
+            if entry.parked && entry.status == Status::Waiting {
+                waited_ns -= self.now_ns - entry.parked_ns;
+            }
+            sums.waited_ns += waited_ns - entry.times.parked_ns;
+        }
+        sums
     }
 
     /// What was measured up to now. A wait that has not ended counts in the sums, not among the

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Domains of which tests say what was measured, and the knobs that governors turn for that.
+#![allow(dead_code, clippy::unwrap_used)] // Each test file uses its part.
+
+use steelyard_policy::ffi::*;
+use steelyard_policy::{Policy, request};
+
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1_000 * MS;
+
+pub struct Host {
+    pub p: Parameters,
+    governor: Governor,
+    pub domains: Vec<Domain>,
+    pub now: u64,
+}
+
+/// So much CPU time in an interval, and nothing else.
+pub fn load(interval_ns: u64, gotten_ns: u64) -> Sample {
+    Sample { interval_ns, gotten_ns, ..Sample::default() }
+}
+
+impl Host {
+    /// Domains of one vCPU with these weights; settings are those of the policy's last governor.
+    pub fn new(policy: &str, settings: &[(&str, &str)], weights: &[u64]) -> Self {
+        let mut policy = Policy::named(policy).unwrap();
+        let governor = policy.governors().last().unwrap().name;
+        for (name, value) in settings {
+            policy.set(&format!("{governor}.{name}"), value).unwrap();
+        }
+        let p = policy.parameters().clone();
+        let domain = |(index, &weight): (usize, &u64)| {
+            let mut domain = Domain::of(index as u64 + 1);
+            let settings = Settings { weight, ..Settings::default() };
+            sy_domain_init(&p, &mut domain, &settings, 1, S);
+            domain
+        };
+        let domains = weights.iter().enumerate().map(domain).collect();
+        Host { p, governor: Governor::default(), domains, now: 1_000 * S }
+    }
+
+    pub fn sample_ns(&self) -> u64 {
+        sy_sample_ns(&self.p)
+    }
+
+    /// What was measured of each domain in the time since the sample before.
+    pub fn sample(&mut self, measured: &[Sample]) {
+        self.now += self.sample_ns();
+        sy_sample_begin(&self.p, &mut self.governor, self.now);
+        for (domain, sample) in self.domains.iter_mut().zip(measured) {
+            sy_sample_domain(&self.p, &mut self.governor, domain, sample);
+        }
+        for domain in &mut self.domains {
+            sy_sample_settle(&self.p, &mut self.governor, domain);
+        }
+    }
+
+    /// An administrator asks for another weight.
+    pub fn change(&mut self, domain: usize, weight: u64) {
+        let settings = Settings { weight, ..Settings::default() };
+        sy_domain_change(&self.p, &mut self.governor, &mut self.domains[domain], &settings);
+    }
+
+    /// A vCPU of this domain has its queue's credit reset.
+    pub fn reset(&mut self, domain: usize) {
+        let mut queue = Queue::of(1);
+        sy_queue_init(&self.p, &mut queue, 1);
+        let domain = &mut self.domains[domain];
+        let asked = sy_reset(&self.p, &mut queue, &mut self.governor, domain, 1, self.now);
+        assert_ne!(asked & request::REWEIGH, 0);
+        for id in self.governor.reweigh.into_iter().filter(|&id| id > 0) {
+            sy_reweigh(&self.p, &mut self.governor, &mut self.domains[id as usize - 1]);
+        }
+    }
+
+    pub fn weights(&self) -> Vec<u64> {
+        self.domains.iter().map(|domain| domain.weight).collect()
+    }
+}

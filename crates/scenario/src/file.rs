@@ -7,7 +7,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
-use steelyard_simulator::config::{Domain, Host, Reservation, Task};
+use steelyard_simulator::config::{Domain, GuestLocks, Host, Reservation, Task};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 
 /// A host, its domains, and the policies to compare on it.
@@ -83,6 +83,9 @@ pub struct DomainEntry {
     /// How long the guest's own scheduler lets a thread run while others wait.
     #[serde(default = "default_guest_slice")]
     pub guest_slice: Nanoseconds,
+    /// How the guest kernel's spin locks are passed on.
+    #[serde(default)]
+    pub guest_locks: GuestLocks,
     /// What runs in it.
     #[serde(default)]
     pub task: Vec<Task>,
@@ -112,6 +115,7 @@ impl DomainEntry {
             sedf: self.sedf.clone(),
             start: self.start,
             guest_slice: self.guest_slice,
+            guest_locks: self.guest_locks,
             task: self.task.clone(),
         })
     }

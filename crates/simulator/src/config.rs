@@ -167,9 +167,23 @@ pub struct Domain {
     /// How long the guest's own scheduler lets a thread run while others wait.
     #[serde(default = "default_guest_slice")]
     pub guest_slice: Nanoseconds,
+    /// How the guest kernel's spin locks are passed on.
+    #[serde(default)]
+    pub guest_locks: GuestLocks,
     /// What runs in it.
     #[serde(default)]
     pub task: Vec<Task>,
+}
+
+/// Who gets a spin lock of a guest's kernel that was released while several spin for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuestLocks {
+    /// Whoever sees it free: only who has a pCPU.
+    #[default]
+    Unfair,
+    /// The one that has spun longest, with a pCPU or without (Linux from 2.6.25).
+    Ticket,
 }
 
 fn one() -> u32 {
@@ -197,6 +211,7 @@ impl Domain {
             sedf: None,
             start: Nanoseconds(0),
             guest_slice: default_guest_slice(),
+            guest_locks: GuestLocks::default(),
             task: vec![],
         }
     }

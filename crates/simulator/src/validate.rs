@@ -171,7 +171,7 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
         Workload::Web(web) => {
             path.range("web.page_bytes", web.page_bytes, 0, 1 << 40)?;
             match &web.client {
-                Client::Open { rate_per_s } => {
+                Client::Open { rate_per_s, .. } => {
                     path.range("web.client.open.rate_per_s", *rate_per_s, 1, 1_000_000_000)
                 }
                 Client::Closed { clients, .. } => {
@@ -185,6 +185,24 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             path.range("stream.window_packets", stream.window_packets.into(), 1, 1_000_000)
         }
         Workload::Disk(disk) => path.range("disk.block_bytes", disk.block_bytes, 1, 1 << 40),
+        Workload::Video(video) => {
+            path.range("video.frames_per_s", video.frames_per_s.into(), 1, 1000)?;
+            path.range("video.jitter_percent", video.jitter_percent.into(), 0, 100)?;
+            path.range("video.buffer_frames", video.buffer_frames.into(), 1, 1_000_000)?;
+            path.positive("video.audio_period", video.audio_period)?;
+            let periods = video.audio_buffer_periods;
+            path.range("video.audio_buffer_periods", periods.into(), 1, 1_000_000)?;
+            if task.threads > 2 {
+                let problem =
+                    format!("{} threads: one for the picture and one for the sound", task.threads);
+                return Err(path.error("video", problem));
+            }
+            Ok(())
+        }
+        Workload::Boot(boot) => {
+            path.range("boot.steps", boot.steps, 1, 1_000_000_000)?;
+            path.range("boot.read_bytes", boot.read_bytes, 1, 1 << 40)
+        }
         Workload::Spinlock(spinlock) => {
             if spinlock.compute.0.saturating_add(spinlock.hold.0) == 0 {
                 return Err(path.error("spinlock", "`compute` and `hold` are both 0"));
@@ -226,15 +244,24 @@ fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
             CYCLE * at_work
         }
         Workload::SysbenchCpu(sysbench) => threads.min(pcpus) * per_s(sysbench.event.0),
-        Workload::Web(web) => match &web.client {
-            Client::Open { rate_per_s } => EXCHANGE * u128::from(*rate_per_s),
-            Client::Closed { clients, think } => {
-                let round_trip = think.0.saturating_add(web.service.0).max(1_000);
-                EXCHANGE * u128::from(*clients) * per_s(round_trip)
+        Workload::Web(web) => {
+            let exchanges = if web.connect.is_some() { 2 * EXCHANGE } else { EXCHANGE };
+            match &web.client {
+                Client::Open { rate_per_s, .. } => exchanges * u128::from(*rate_per_s),
+                Client::Closed { clients, think } => {
+                    let round_trip = think.0.saturating_add(web.service.0).max(1_000);
+                    exchanges * u128::from(*clients) * per_s(round_trip)
+                }
             }
-        },
+        }
         Workload::Ping(ping) => EXCHANGE * threads * per_s(ping.interval.0),
         Workload::Stream(stream) => EXCHANGE * threads * per_s(stream.packet_service.0.max(1_000)),
+        Workload::Video(video) => {
+            // A frame is decoded, waited for and shown.
+            let frames = 2 * u128::from(video.frames_per_s);
+            CYCLE * (frames + per_s(video.audio_period.0))
+        }
+        Workload::Boot(boot) => EXCHANGE * threads * per_s(boot.compute.0.max(10_000)),
         Workload::Disk(disk) => EXCHANGE * threads * per_s(disk.block_service.0.max(10_000)),
         Workload::Spinlock(spinlock) => {
             let round = spinlock.compute.0.saturating_add(spinlock.hold.0);

@@ -4,6 +4,9 @@
 //! that wakes takes a vCPU with nothing to do, or preempts one that had much more. A guest does not
 //! know whether a vCPU of its own has a pCPU: a thread on a preempted vCPU stays there.
 
+use std::collections::VecDeque;
+
+use crate::config::GuestLocks;
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
@@ -19,6 +22,7 @@ const FREE_STEPS: u32 = 100_000;
 
 pub(super) struct GuestKernel {
     slice_ns: u64,
+    locks: GuestLocks,
     /// Threads that wait for a vCPU, by virtual run time.
     ready: RunQueue,
     /// The virtual run time of who was picked last; never goes back.
@@ -26,8 +30,39 @@ pub(super) struct GuestKernel {
 }
 
 impl GuestKernel {
-    pub fn new(slice_ns: u64) -> Self {
-        GuestKernel { slice_ns: slice_ns.max(1), ready: RunQueue::default(), least_ns: 0 }
+    pub fn new(slice_ns: u64, locks: GuestLocks) -> Self {
+        GuestKernel { slice_ns: slice_ns.max(1), locks, ready: RunQueue::default(), least_ns: 0 }
+    }
+}
+
+/// The thread that holds it and those that want it, first come first.
+pub(super) struct SpinLock {
+    holder: u32,
+    waiters: VecDeque<u32>,
+}
+
+impl Default for SpinLock {
+    fn default() -> Self {
+        SpinLock { holder: NONE, waiters: VecDeque::new() }
+    }
+}
+
+/// What there is to take, or those that wait for it.
+pub(super) struct Semaphore {
+    count: u32,
+    waiters: VecDeque<u32>,
+}
+
+impl Semaphore {
+    pub fn new(count: u32) -> Self {
+        Semaphore { count, waiters: VecDeque::new() }
+    }
+}
+
+impl Thread {
+    /// Whether its vCPU is in the guest's kernel. No other thread takes the vCPU then.
+    pub fn in_kernel(&self) -> bool {
+        self.kernel || self.spins || self.held > 0
     }
 }
 
@@ -128,8 +163,11 @@ impl Simulation {
         }
         let thread = self.vcpus[vcpu as usize].thread;
         let entry = &self.threads[thread as usize];
-        if entry.spins && self.tasks[entry.task as usize].lock_holder == NONE {
-            self.take_lock(thread);
+        if entry.spins {
+            let holder = self.tasks[entry.task as usize].locks[entry.lock as usize].holder;
+            if holder == NONE || holder == thread {
+                self.take_lock(thread);
+            }
         }
     }
 
@@ -160,6 +198,17 @@ impl Simulation {
             let sleeps = match task.program.next(entry.index, &mut guest) {
                 Step::Compute(ns) => {
                     entry.left_ns = ns;
+                    entry.kernel = false;
+                    if !entry.in_kernel() && self.vcpus[vcpu as usize].guest_resched {
+                        self.rotate(vcpu, 0);
+                    } else if ns > 0 {
+                        return;
+                    }
+                    false
+                }
+                Step::Kernel(ns) => {
+                    entry.left_ns = ns;
+                    entry.kernel = true;
                     if ns > 0 {
                         return;
                     }
@@ -189,19 +238,42 @@ impl Simulation {
                     self.request(task, thread, bytes);
                     true
                 }
-                Step::Acquire => {
-                    if task.lock_holder == NONE {
-                        task.lock_holder = thread;
+                Step::Acquire(number) => {
+                    let lock = &mut task.locks[number as usize];
+                    if lock.holder == NONE {
+                        lock.holder = thread;
+                        entry.held += 1;
                     } else {
-                        task.lock_waiters.push_back(thread);
+                        lock.waiters.push_back(thread);
                         entry.spins = true;
+                        entry.lock = number;
                         entry.left_ns = self.costs.pause_loop_window.0.max(1);
                     }
                     false
                 }
-                Step::Release => {
-                    task.lock_holder = NONE;
-                    self.pass_lock(thread);
+                Step::Release(number) => {
+                    task.locks[number as usize].holder = NONE;
+                    entry.held -= 1;
+                    let task = entry.task;
+                    self.pass_lock(task, number);
+                    false
+                }
+                Step::Wait(number) => {
+                    let semaphore = &mut task.semaphores[number as usize];
+                    let sleeps = semaphore.count == 0;
+                    if sleeps {
+                        semaphore.waiters.push_back(thread);
+                    } else {
+                        semaphore.count -= 1;
+                    }
+                    sleeps
+                }
+                Step::Signal(number) => {
+                    let semaphore = &mut task.semaphores[number as usize];
+                    match semaphore.waiters.pop_front() {
+                        Some(waiter) => self.thread_wake(waiter),
+                        None => semaphore.count += 1,
+                    }
                     false
                 }
                 Step::Deliver(packet) => {
@@ -266,19 +338,25 @@ impl Simulation {
         let target = &mut self.vcpus[vcpu as usize];
         target.thread = thread;
         target.guest_left_ns = guest.slice_ns;
+        target.guest_resched = false;
     }
 
     /// The ready thread that comes next replaces the one on the vCPU if it had less CPU time, by
-    /// more than the margin.
+    /// more than the margin; if that is in the kernel, as soon as it leaves it.
     fn rotate(&mut self, vcpu: u32, margin_ns: u64) {
         let target = &mut self.vcpus[vcpu as usize];
         let (domain, current) = (target.domain, target.thread);
+        target.guest_resched = false;
         if target.guest_left_ns == 0 {
             target.guest_left_ns = self.domains[domain as usize].guest.slice_ns;
         }
         let Some(next) = self.first_ready(domain, vcpu) else { return };
         let current_ns = self.threads[current as usize].vruntime_ns;
         if self.threads[next as usize].vruntime_ns.saturating_add(margin_ns) < current_ns {
+            if self.threads[current as usize].in_kernel() {
+                self.vcpus[vcpu as usize].guest_resched = true;
+                return;
+            }
             self.threads[current as usize].status = ThreadStatus::Ready;
             self.pick(vcpu, next);
             self.domains[domain as usize].guest.ready.insert(current_ns, current);
@@ -331,32 +409,40 @@ impl Simulation {
         self.exit(vcpu);
         let thread = self.vcpus[vcpu as usize].thread;
         self.threads[thread as usize].left_ns = self.costs.pause_loop_window.0.max(1);
-        self.vcpu_yield(pcpu);
+        self.vcpu_spin(pcpu);
     }
 
-    /// A free lock goes to the first of those who spin for it on a pCPU right now; who has lost its
-    /// pCPU cannot see that it is free.
-    fn pass_lock(&mut self, releaser: u32) {
-        let task = self.threads[releaser as usize].task;
-        let waiters = &self.tasks[task as usize].lock_waiters;
-        let sees = |&waiter: &u32| {
-            let thread = &self.threads[waiter as usize];
-            thread.status == ThreadStatus::Current
-                && self.vcpus[thread.vcpu as usize].status == Status::Running
+    /// A free lock goes to the first of those who spin for it, in unfair guests to the first who
+    /// has a pCPU right now: who has lost its pCPU cannot see that the lock is free.
+    fn pass_lock(&mut self, task: u32, number: u32) {
+        let entry = &self.tasks[task as usize];
+        let ticket = self.domains[entry.domain as usize].guest.locks == GuestLocks::Ticket;
+        let mut waiters = entry.locks[number as usize].waiters.iter().copied();
+        let Some(heir) = waiters.find(|&waiter| ticket || self.spins_on_pcpu(waiter)) else {
+            return;
         };
-        let Some(heir) = waiters.iter().copied().find(sees) else { return };
-        let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].ran_on;
-        self.progress(pcpu);
-        self.take_lock(heir);
-        self.arm(pcpu);
+        if self.spins_on_pcpu(heir) {
+            let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].ran_on;
+            self.progress(pcpu);
+            self.take_lock(heir);
+            self.arm(pcpu);
+        } else {
+            self.tasks[task as usize].locks[number as usize].holder = heir;
+        }
+    }
+
+    fn spins_on_pcpu(&self, thread: u32) -> bool {
+        let vcpu = self.threads[thread as usize].vcpu;
+        self.vcpus[vcpu as usize].status == Status::Running
     }
 
     fn take_lock(&mut self, thread: u32) {
         let entry = &mut self.threads[thread as usize];
         entry.spins = false;
         entry.left_ns = 0;
-        let task = &mut self.tasks[entry.task as usize];
-        task.lock_holder = thread;
-        task.lock_waiters.retain(|&waiter| waiter != thread);
+        entry.held += 1;
+        let lock = &mut self.tasks[entry.task as usize].locks[entry.lock as usize];
+        lock.holder = thread;
+        lock.waiters.retain(|&waiter| waiter != thread);
     }
 }

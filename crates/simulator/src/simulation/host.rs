@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use steelyard_policy::{ffi, request, step, verdict};
+use steelyard_policy::{fact, ffi, gang, request, step, verdict};
 
 use super::{EPOCH_NS, EVERYWHERE, NONE, Simulation, Status, Vcpu, guest};
 
@@ -266,17 +266,69 @@ impl Simulation {
         self.interrupt(pcpu);
     }
 
-    /// The vCPU that runs on this pCPU lets others go first.
-    pub(super) fn vcpu_yield(&mut self, pcpu: u32) {
+    /// A pause-loop exit of the vCPU that runs on this pCPU.
+    pub(super) fn vcpu_spin(&mut self, pcpu: u32) {
         self.charge(pcpu);
         let now = self.policy_now();
         let vcpu = self.pcpus[pcpu as usize].current;
         let entry = &mut self.vcpus[vcpu as usize];
         let domain = &mut self.domains[entry.domain as usize].state;
+        let gang = ffi::sy_spin(&self.policy, domain, &mut entry.state, now);
+        let summoned = if gang == gang::NONE { 0 } else { self.summon(vcpu, gang) };
+        let entry = &mut self.vcpus[vcpu as usize];
+        let domain = &mut self.domains[entry.domain as usize].state;
         let queue = &mut self.queues[entry.queue as usize].state;
-        let requests = ffi::sy_yield(&self.policy, queue, domain, &mut entry.state, now);
+        let state = &mut entry.state;
+        let requests = ffi::sy_spun(&self.policy, queue, domain, state, summoned, now);
         self.vcpu_requests(vcpu, requests);
-        self.interrupt(pcpu);
+    }
+
+    /// Summons those siblings of the spinning vCPU that the policy wants; returns how many.
+    fn summon(&mut self, spinner: u32, gang: u32) -> u32 {
+        let now = self.policy_now();
+        let domain = self.vcpus[spinner as usize].domain;
+        let mut summoned = 0;
+        let mut best = (0, NONE);
+        for sibling in self.domains[domain as usize].vcpus.clone() {
+            let entry = &mut self.vcpus[sibling as usize];
+            if !entry.queued {
+                continue;
+            }
+            let mut facts = 0;
+            if !entry.woken {
+                facts |= fact::PREEMPTED;
+            }
+            if self.threads[entry.thread as usize].in_kernel() {
+                facts |= fact::IN_KERNEL;
+            }
+            let waited_ns = self.now_ns - entry.since_ns;
+            let state = &self.domains[domain as usize].state;
+            let queue = &self.queues[entry.queue as usize].state;
+            let vcpu = &mut entry.state;
+            let rank = ffi::sy_rank(&self.policy, queue, state, vcpu, facts, waited_ns, now);
+            if rank > 0 && gang == gang::ALL {
+                self.summon_one(sibling);
+                summoned += 1;
+            } else if rank > best.0 {
+                best = (rank, sibling);
+            }
+        }
+        if best.1 != NONE {
+            self.summon_one(best.1);
+            summoned += 1;
+        }
+        summoned
+    }
+
+    fn summon_one(&mut self, sibling: u32) {
+        let now = self.policy_now();
+        let entry = &mut self.vcpus[sibling as usize];
+        let domain = &mut self.domains[entry.domain as usize].state;
+        let requests = ffi::sy_summon(&self.policy, domain, &mut entry.state, now);
+        self.vcpu_requests(sibling, requests);
+        if requests & request::RESCHEDULE != 0 {
+            self.interrupt(self.vcpus[sibling as usize].state.pcpu);
+        }
     }
 
     // ---- Whom a waking vCPU interrupts ----

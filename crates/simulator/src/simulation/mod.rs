@@ -173,6 +173,8 @@ struct Vcpu {
     key: u64,
     /// CPU time left before the guest's scheduler looks whether another thread should run.
     guest_left_ns: u64,
+    /// Another thread is to run as soon as the one on it leaves the guest's kernel.
+    guest_resched: bool,
     /// CPU time that it still owes to the machinery.
     debt_ns: u64,
     /// Since when it has this status, and since when it is parked.
@@ -190,8 +192,14 @@ struct Thread {
     vruntime_ns: u64,
     /// Since when it could have gone on; u64::MAX while it does.
     ready_ns: u64,
-    /// It spins for its task's lock; then `left_ns` is the time up to a pause-loop exit.
+    /// It spins for `lock`; then `left_ns` is the time up to a pause-loop exit.
     spins: bool,
+    /// It computes in the guest's kernel.
+    kernel: bool,
+    /// The spin lock of its task that it wants.
+    lock: u32,
+    /// Spin locks that it holds.
+    held: u32,
     status: guest::ThreadStatus,
     task: u32,
     /// Number within its task.
@@ -213,9 +221,8 @@ struct Task {
     inbox: VecDeque<Packet>,
     /// Threads that wait for a packet.
     receivers: VecDeque<u32>,
-    /// The thread that holds the task's spin lock, and those that want it.
-    lock_holder: u32,
-    lock_waiters: VecDeque<u32>,
+    locks: Vec<guest::SpinLock>,
+    semaphores: Vec<guest::Semaphore>,
 }
 
 impl Simulation {
@@ -334,7 +341,7 @@ impl Simulation {
             sampled: ffi::Sample::default(),
             vcpus: first_vcpu..first_vcpu + config.vcpus,
             tasks: first_task..first_task,
-            guest: guest::GuestKernel::new(config.guest_slice.0),
+            guest: guest::GuestKernel::new(config.guest_slice.0, config.guest_locks),
         });
         for index in 0..config.vcpus {
             let pin = match config.pin.as_slice() {
@@ -380,6 +387,7 @@ impl Simulation {
         let now = self.policy_now();
         let queue = self.pcpus[pcpu as usize].queue;
         let mut state = ffi::Vcpu::on(pcpu);
+        state.index = self.vcpus.len() as u32 - self.domains[domain as usize].vcpus.start;
         let domain_state = &mut self.domains[domain as usize].state;
         ffi::sy_vcpu_init(&self.policy, domain_state, &mut state, now);
         let members = &mut self.queues[queue as usize].members;
@@ -408,6 +416,7 @@ impl Simulation {
             left_ns: 0,
             thread: NONE,
             guest_left_ns: 0,
+            guest_resched: false,
             debt_ns: 0,
             since_ns: 0,
             parked_ns: 0,
@@ -436,10 +445,15 @@ impl Simulation {
             vruntime_ns: 0,
             ready_ns: 0,
             spins: false,
+            kernel: false,
+            lock: 0,
+            held: 0,
             received: None,
             random: stream(&index.to_string()),
         }));
         let outside = stream("outside");
+        let locks = (0..program.locks()).map(|_| guest::SpinLock::default()).collect();
+        let semaphores = program.semaphores().into_iter().map(guest::Semaphore::new).collect();
         self.tasks.push(Task {
             domain,
             name,
@@ -447,8 +461,8 @@ impl Simulation {
             outside,
             inbox: VecDeque::new(),
             receivers: VecDeque::new(),
-            lock_holder: NONE,
-            lock_waiters: VecDeque::new(),
+            locks,
+            semaphores,
         });
     }
 

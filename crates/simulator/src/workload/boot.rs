@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The boot of an operating system: its threads take steps from one common count, each of which
+//! reads a piece of the disk and then computes, until none is left; then it is idle.
+//!
+//! A boot alternates between waiting for the disk, for pieces of 4 to 64 KB all over it, and bursts
+//! of CPU time of very different length while services start side by side. So a piece is uniform
+//! over `read_bytes` +- 90 % and a burst exponential with mean `compute`.
+//!
+//! The defaults make 15 s of CPU time and 96 MB: the order of a desktop system of 2008. To be
+//! calibrated, on the boot of one guest alone: `steps` on its disk requests, `compute` on its CPU
+//! time; the speed of the disk is the host's.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Guest, Step, TaskValue, value};
+use crate::units::Nanoseconds;
+
+/// Configuration.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Boot {
+    /// Steps over all threads.
+    #[schemars(range(min = 1))]
+    pub steps: u64,
+    /// Mean size of what a step reads.
+    #[schemars(range(min = 1))]
+    pub read_bytes: u64,
+    /// Mean CPU time of a step.
+    pub compute: Nanoseconds,
+}
+
+impl Default for Boot {
+    fn default() -> Self {
+        Boot { steps: 3000, read_bytes: 32 << 10, compute: Nanoseconds::from_ms(5) }
+    }
+}
+
+/// How much sizes differ: 4 to 60 KB around 32.
+const READ_JITTER_PERCENT: u32 = 90;
+
+#[derive(Clone, Copy)]
+enum Doing {
+    Nothing,
+    Reading,
+    Computing,
+}
+
+pub(super) struct Program {
+    config: Boot,
+    doing: Vec<Doing>,
+    taken: u64,
+    finished: u64,
+    started_ns: Option<u64>,
+    boot_ns: Option<u64>,
+}
+
+impl Program {
+    pub fn new(config: &Boot, threads: u32) -> Self {
+        Program {
+            config: config.clone(),
+            doing: vec![Doing::Nothing; threads as usize],
+            taken: 0,
+            finished: 0,
+            started_ns: None,
+            boot_ns: None,
+        }
+    }
+}
+
+impl super::Program for Program {
+    fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
+        let started_ns = *self.started_ns.get_or_insert(guest.ready_ns);
+        let Boot { steps, read_bytes, compute } = self.config;
+        let doing = &mut self.doing[thread as usize];
+        match *doing {
+            Doing::Reading => {
+                *doing = Doing::Computing;
+                return Step::Compute(guest.random.exponential(compute.0));
+            }
+            Doing::Computing => {
+                self.finished += 1;
+                if self.finished == steps {
+                    self.boot_ns = Some(guest.now_ns - started_ns);
+                }
+            }
+            Doing::Nothing => {}
+        }
+        if self.taken == steps {
+            return Step::End;
+        }
+        self.taken += 1;
+        *doing = Doing::Reading;
+        Step::Disk(guest.random.jitter(read_bytes, READ_JITTER_PERCENT).max(1))
+    }
+
+    fn values(&self, _: u64) -> Vec<TaskValue> {
+        let boot_s = self.boot_ns.map(|ns| ns as f64 / 1e9);
+        let finished = 100.0 * self.finished as f64 / self.config.steps.max(1) as f64;
+        vec![
+            value("boot time", "s", Some(false), boot_s),
+            value("booted", "%", Some(true), Some(finished)),
+        ]
+    }
+}

@@ -41,6 +41,7 @@
 #include "discipline/fair.h"
 #include "governor/reset_boost.h"
 #include "governor/load_weight.h"
+#include "governor/app_slice.h"
 #include "governor/cosched.h"
 
 /* ---- Shape: constant for a policy ---- */
@@ -67,7 +68,7 @@ SY_FN u64 sy_queue_pcpus_max(const struct sy_policy *p)
 	}
 }
 
-/* Time between two ticks of a pCPU while a vCPU runs on it; 0: no tick. */
+/* Time between two ticks of a pCPU while a vCPU runs on it; 0: no tick. d->tick_ns may shorten it. */
 SY_FN u64 sy_tick_ns(const struct sy_policy *p)
 {
 	switch (p->discipline) {
@@ -120,7 +121,15 @@ static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *
 	if (!d->settings.weight)
 		d->settings.weight = SY_WEIGHT_DEFAULT;
 	d->settings.weight = sy_clamp(d->settings.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+}
+
+/* Works out the slice and the tick in effect: the ones asked for, unless a governor shortens them. */
+static inline void sy_reslice(const struct sy_policy *p, struct sy_domain *d)
+{
 	d->slice_ns = d->settings.slice_ns;
+	d->tick_ns = 0;
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_turn(p, d);
 }
 
 /* The host has set d->id before this. */
@@ -128,6 +137,7 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 			  const struct sy_settings *settings, u64 vcpus, u64 now)
 {
 	sy_domain_set(d, settings);
+	sy_reslice(p, d);
 	d->weight = d->settings.weight;
 	d->vcpus = vcpus;
 	d->timer_ns = 0;
@@ -169,6 +179,7 @@ SY_FN void sy_domain_change(const struct sy_policy *p, struct sy_governor *g, st
 {
 	sy_domain_set(d, settings);
 	sy_reweigh(p, g, d);
+	sy_reslice(p, d);
 }
 
 /* The host has set v->pcpu and v->index before this. */
@@ -383,6 +394,7 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 	}
 }
 
+/* RESCHEDULE: the pCPU that this waiting vCPU ran on last, or was moved to by REKEY. */
 SY_FN u32 sy_summon(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
 	if (cosched_governs(p))
@@ -712,15 +724,40 @@ SY_FN u64 sy_sample_ns(const struct sy_policy *p)
 
 	if (p->governors & 1 << SY_LOAD_WEIGHT)
 		sample_ns = sy_min(sample_ns, load_weight_interval_ns(p));
+	if (p->governors & 1 << SY_APP_SLICE)
+		sample_ns = sy_min(sample_ns, app_slice_interval_ns(p));
 	return sample_ns == SY_FOREVER ? 0 : sample_ns;
+}
+
+/* Waits longer than this are late; SY_FOREVER: nobody asks. */
+SY_FN u64 sy_late_ns(const struct sy_policy *p)
+{
+	return p->governors & 1 << SY_APP_SLICE ? app_slice_late_ns(p) : SY_FOREVER;
+}
+
+/* The slice of a domain that asks for none; 0: the discipline has no slices. */
+static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_slice_parameter(p);
+	case SY_CREDIT2:
+		return p->parameter[CREDIT2_RUN_MAX_NS];
+	case SY_FAIR:
+		return fair_slice_parameter(p, pcpus);
+	default:
+		return 0;
+	}
 }
 
 /*
  * A sample: begin, then sy_sample_domain() for each domain with what was measured of it, then
  * sy_sample_settle() for each, which turns its knobs. No vCPU need be charged before.
  */
-SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 now)
+SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 pcpus, u64 now)
 {
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_sample_begin(p, g, sy_sample_ns(p), sy_base_slice_ns(p, pcpus), pcpus, now);
 	if (p->governors & 1 << SY_LOAD_WEIGHT)
 		load_weight_sample_begin(p, g, sy_sample_ns(p), now);
 }
@@ -730,13 +767,18 @@ SY_FN void sy_sample_domain(const struct sy_policy *p, struct sy_governor *g, st
 {
 	if (p->governors & 1 << SY_LOAD_WEIGHT)
 		load_weight_sample_domain(p, g, d, sample);
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_sample_domain(p, g, d, sample);
 }
 
 SY_FN void sy_sample_settle(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
 {
 	if (p->governors & 1 << SY_LOAD_WEIGHT)
 		load_weight_sample_settle(p, g, d);
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_sample_settle(p, g, d);
 	sy_reweigh(p, g, d);
+	sy_reslice(p, d);
 }
 
 /*

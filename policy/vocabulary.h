@@ -45,6 +45,10 @@
 /* Fixed point of the factors by which governors multiply a knob. */
 #define SY_FACTOR_ONE (1ULL << 16)
 
+/* CPU time per time is in millionths of a pCPU, up to so many pCPUs. */
+#define SY_MILLIONTHS 1000000ULL
+#define SY_PCPUS_MAX 65535ULL
+
 /* No pCPU, no time limit. */
 #define SY_NONE 0xffffffffu
 #define SY_FOREVER 0x7fffffffffffffffULL
@@ -73,6 +77,7 @@ enum sy_discipline {
 enum sy_governor_kind {
 	SY_RESET_BOOST,
 	SY_LOAD_WEIGHT,
+	SY_APP_SLICE,
 	SY_COSCHED,
 	SY_GOVERNORS
 };
@@ -101,6 +106,7 @@ struct sy_domain {
 	/* Knobs: written by init and by governors, read by disciplines. */
 	u64 weight; /* in effect, 1..65535 */
 	u64 slice_ns; /* in effect; 0: the discipline's own */
+	u64 tick_ns; /* while a vCPU of it runs, if shorter than sy_tick_ns() and that is not 0; 0: that */
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
 	u64 state[SY_DOMAIN_WORDS];
@@ -148,6 +154,9 @@ struct sy_sample {
 	u64 interval_ns; /* how long that is */
 	u64 gotten_ns; /* CPU time of its vCPUs together */
 	u64 waited_ns; /* time that they were runnable, not running and not parked, together */
+	u64 packets; /* received from the network */
+	u64 waits; /* that ended, parked or not; counted only if sy_late_ns() is not SY_FOREVER */
+	u64 late_waits; /* those longer than sy_late_ns() */
 };
 
 /* Which pCPUs share a run queue. */
@@ -160,7 +169,7 @@ enum sy_scope {
 
 /* What a call asks of the host, as a set of bits. */
 enum sy_request {
-	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU, where it runs or ran last, must choose again */
+	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU must choose again */
 	SY_PARK = 1 << 1, /* keep this vCPU off the run queue, runnable or not, until it is unparked */
 	SY_UNPARK = 1 << 2, /* end that; from sy_domain_timer(): for each vCPU of the domain */
 	SY_TIMER = 1 << 3, /* timer_ns of this vCPU has changed */
@@ -292,6 +301,13 @@ static inline u64 sy_add(u64 a, u64 b, u64 most)
 static inline u64 sy_divide(u64 value, u64 divisor)
 {
 	return divisor ? value / divisor : 0;
+}
+
+/* gotten / interval, of at least 1 ms */
+static inline u64 sy_millionths(u64 gotten_ns, u64 interval_ns)
+{
+	return sy_min(gotten_ns / (sy_max(interval_ns, SY_MS) / SY_MILLIONTHS),
+		      SY_PCPUS_MAX * SY_MILLIONTHS);
 }
 
 /*

@@ -17,7 +17,7 @@
  * when it may steal next. A vCPU becomes active when a tick finds it running and leaves when it
  * has saved more than one accounting's credits.
  *
- * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns).
+ * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns), d->tick_ns.
  *
  * Parameters that tell the vintages apart: debit, overflow, weight_per, ratelimit*, yield, wake,
  * steal_*.
@@ -481,8 +481,13 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	if (cv->priority == CREDIT_BOOST)
 		cv->priority = CREDIT_UNDER;
 	cv->yielded = 0;
-	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_FLAT)
-		credit_pay(cv, credit_per_ms(p) * credit_tick_ns(p) / SY_MS);
+	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_FLAT) {
+		u64 tick_ns = credit_tick_ns(p);
+
+		if (d->tick_ns)
+			tick_ns = sy_min(tick_ns, d->tick_ns);
+		credit_pay(cv, credit_per_ms(p) * tick_ns / SY_MS);
+	}
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus + (cv->active ? 0 : 1));
 	if (cv->active)
 		request |= SY_REPLACE;

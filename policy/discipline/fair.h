@@ -482,15 +482,27 @@ SY_FN u64 fair_tick_ns(const struct sy_policy *p)
 	return p->parameter[FAIR_TICK_NS];
 }
 
+static inline u64 fair_scale(const struct sy_policy *p, u64 pcpus)
+{
+	return p->parameter[FAIR_SCALING] ? 1 + (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8) :
+					    1;
+}
+
+/* The slice of a domain that asks for none; 0: order vruntime gives no slices. */
+SY_FN u64 fair_slice_parameter(const struct sy_policy *p, u64 pcpus)
+{
+	if (p->parameter[FAIR_ORDER] != FAIR_BY_DEADLINE)
+		return 0;
+	return sy_min(p->parameter[FAIR_BASE_SLICE_NS], FAIR_RUN_MAX_NS) * fair_scale(p, pcpus);
+}
+
 SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
 {
 	struct fair_queue *f = fair_queue(q);
 
 	f->vruntime = FAIR_VRUNTIME_START;
 	f->least_waiting = FAIR_NOBODY;
-	f->scale = 1;
-	if (p->parameter[FAIR_SCALING])
-		f->scale += (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8);
+	f->scale = fair_scale(p, pcpus);
 	f->balance_interval_ns = sy_min(p->parameter[FAIR_BALANCE_INTERVAL_NS], FAIR_RUN_MAX_NS) *
 				 sy_clamp(pcpus, 1, 1ULL << 16);
 	f->balance_interval_ns = sy_min(f->balance_interval_ns,

@@ -55,13 +55,6 @@ enum load_weight_parameter { LOAD_WEIGHT_PARAMETERS(SY_PARAMETER_INDEX)
 				     LOAD_WEIGHT_PARAMETER_COUNT };
 _Static_assert((int)LOAD_WEIGHT_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, "parameters fit");
 
-/* Workloads are in millionths of a pCPU; one domain has no more than so many pCPUs. */
-#define LOAD_WEIGHT_PCPU 1000000ULL
-#define LOAD_WEIGHT_PCPUS_MAX 65535ULL
-
-/* Shorter measurements than this are too coarse for millionths. */
-#define LOAD_WEIGHT_INTERVAL_MIN_NS LOAD_WEIGHT_PCPU
-
 /* Sums of times saturate here, 36 years. */
 #define LOAD_WEIGHT_TIME_MAX_NS (1ULL << 60)
 
@@ -78,7 +71,7 @@ struct load_weight_domain {
 	u64 gotten_ns;
 	u64 waited_ns;
 	/* At its end: */
-	u64 workload;
+	u64 workload; /* in millionths of a pCPU */
 	u64 factor; /* to the weight, in SY_FACTOR_ONE; 0: not sampled yet */
 };
 
@@ -115,23 +108,23 @@ SY_FN void load_weight_sample_begin(const struct sy_policy *p, struct sy_governo
 	l->running = 0;
 }
 
-/* Millionths of a pCPU; none of the arguments exceeds LOAD_WEIGHT_TIME_MAX_NS. */
+/* None of the arguments exceeds LOAD_WEIGHT_TIME_MAX_NS. */
 static inline u64 load_weight_workload(const struct sy_policy *p, const struct sy_domain *d,
 				       const struct load_weight_domain *ld)
 {
-	u64 vcpus = sy_clamp(d->vcpus, 1, LOAD_WEIGHT_PCPUS_MAX);
-	u64 interval_ns = sy_max(ld->measured_ns, LOAD_WEIGHT_INTERVAL_MIN_NS);
-	u64 most = vcpus * LOAD_WEIGHT_PCPU;
-	u64 vcpu_time_ns, unhindered_ns;
+	u64 vcpus = sy_clamp(d->vcpus, 1, SY_PCPUS_MAX);
+	u64 interval_ns = sy_max(ld->measured_ns, SY_MS);
+	u64 most = vcpus * SY_MILLIONTHS;
+	u64 vcpu_time_ns;
 
 	if (load_weight_parameter(p, LOAD_WEIGHT_WORKLOAD) == LOAD_WEIGHT_WORKLOAD_GOTTEN)
-		return sy_min(ld->gotten_ns / (interval_ns / LOAD_WEIGHT_PCPU), most);
+		return sy_min(sy_millionths(ld->gotten_ns, interval_ns), most);
 	vcpu_time_ns = sy_min(interval_ns, LOAD_WEIGHT_TIME_MAX_NS / vcpus) * vcpus;
 	if (vcpu_time_ns <= ld->waited_ns)
 		return most;
 	/* gotten / interval, over the part of the vCPUs' time in which they did not wait */
-	unhindered_ns = sy_max(vcpu_time_ns - ld->waited_ns, LOAD_WEIGHT_INTERVAL_MIN_NS);
-	return vcpus * sy_min(ld->gotten_ns / (unhindered_ns / LOAD_WEIGHT_PCPU), LOAD_WEIGHT_PCPU);
+	return vcpus * sy_min(sy_millionths(ld->gotten_ns, vcpu_time_ns - ld->waited_ns),
+			      SY_MILLIONTHS);
 }
 
 SY_FN void load_weight_sample_domain(const struct sy_policy *p, struct sy_governor *g,

@@ -110,7 +110,7 @@ static u64 calls_total;
 	X(block) X(yield) X(spin) X(rank) X(summon) X(spun) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
-	X(domain_change) X(vcpu_destroy) X(sample_ns) X(sample_begin) X(sample_domain) X(sample_settle)
+	X(domain_change) X(vcpu_destroy) X(sample_ns) X(late_ns) X(sample_begin) X(sample_domain) X(sample_settle)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -199,6 +199,14 @@ static struct sy_queue *queue_of(int i)
 static struct sy_domain *domain_of(int i)
 {
 	return domains[vcpus[i].domain].state;
+}
+
+/* Time between ticks while vCPU i runs */
+static u64 tick_of(int i)
+{
+	u64 own_ns = domain_of(i)->tick_ns;
+
+	return own_ns ? sy_min(own_ns, tick_ns) : tick_ns;
 }
 
 static bool allowed(int i, int c)
@@ -627,14 +635,15 @@ static int walk_others(int c, int best)
 	return best;
 }
 
-/* A governor may have changed the weight in effect. */
-static void note_weight(int d)
+/* A governor may have changed what is in effect. */
+static void note_knobs(int d)
 {
 	u64 weight = domains[d].state->weight;
 
 	check(weight >= SY_WEIGHT_MIN && weight <= SY_WEIGHT_MAX, "weight %llu",
 	      (unsigned long long)weight);
 	domains[d].weight = weight;
+	domains[d].slice_ns = domains[d].state->slice_ns;
 }
 
 static void reweigh(void)
@@ -647,7 +656,7 @@ static void reweigh(void)
 			continue;
 		count(CALL_reweigh);
 		sy_reweigh(&policy, governor, domains[id - 1].state);
-		note_weight((int)id - 1);
+		note_knobs((int)id - 1);
 	}
 }
 
@@ -745,7 +754,7 @@ static void choose(int c, bool blocks)
 		pcpu->runs = chosen;
 		pcpu->state->busy = 1;
 		pcpu->state->started_ns = now;
-		pcpu->tick_ns = now + tick_ns;
+		pcpu->tick_ns = now + tick_of(chosen);
 		count(CALL_start);
 		sy_start(&policy, queue->state, pcpu->state, vcpus[chosen].state, now);
 		after(0, chosen);
@@ -874,13 +883,16 @@ static void account(void)
 static void take_sample(void)
 {
 	count(CALL_sample_begin);
-	sy_sample_begin(&policy, governor, now);
+	sy_sample_begin(&policy, governor, (u64)pcpu_count, now);
 	for (int d = 0; d < domain_count; d++) {
 		struct sy_sample sample;
 
 		sample.interval_ns = below(2) ? sample_ns : magnitude();
 		sample.gotten_ns = below(2) ? below(sample_ns * DOMAIN_VCPUS) : magnitude();
 		sample.waited_ns = below(2) ? below(sample_ns * DOMAIN_VCPUS) : magnitude();
+		sample.packets = magnitude();
+		sample.waits = magnitude();
+		sample.late_waits = magnitude();
 		count(CALL_sample_domain);
 		sy_sample_domain(&policy, governor, domains[d].state, &sample);
 		check_domain(d, 0);
@@ -888,7 +900,7 @@ static void take_sample(void)
 	for (int d = 0; d < domain_count; d++) {
 		count(CALL_sample_settle);
 		sy_sample_settle(&policy, governor, domains[d].state);
-		note_weight(d);
+		note_knobs(d);
 		check_domain(d, 0);
 	}
 }
@@ -944,7 +956,7 @@ static void whatever_is_due(void)
 				      vcpus[i].state, now),
 			      i);
 			check_pcpu(c);
-			pcpus[c].tick_ns = now + tick_ns;
+			pcpus[c].tick_ns = now + tick_of(i);
 		}
 		if (pcpus[c].choose_ns <= now)
 			pcpus[c].choose = true;
@@ -1178,6 +1190,8 @@ static void create_host(void)
 	count(CALL_sample_ns);
 	sample_ns = sy_sample_ns(&policy);
 	sample_due_ns = now + sample_ns;
+	count(CALL_late_ns);
+	check(sy_late_ns(&policy) > 0, "every wait is late");
 	memset(accounting, 0, sizeof(*accounting));
 	count(CALL_accounting_init);
 	sy_accounting_init(&policy, accounting, (u64)pcpu_count);
@@ -1292,8 +1306,7 @@ static void turn_knob(int d)
 		settings.cap_percent = domains[d].state->settings.cap_percent;
 		count(CALL_domain_change);
 		sy_domain_change(&policy, governor, domains[d].state, &settings);
-		domains[d].slice_ns = domains[d].state->slice_ns;
-		note_weight(d);
+		note_knobs(d);
 	} else if (below(2))
 		domains[d].weight = domains[d].state->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	else

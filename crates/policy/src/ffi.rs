@@ -10,7 +10,7 @@ use std::ffi::c_char;
 /// Room for parameters, `SY_PARAMETER_WORDS`.
 pub const PARAMETER_WORDS: usize = 40;
 /// Governors of the core, `SY_GOVERNORS`.
-pub const GOVERNORS: usize = 3;
+pub const GOVERNORS: usize = 4;
 /// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
 pub const GOVERNOR_PARAMETER_WORDS: usize = 16;
 /// Room for what a governor keeps of the host, `SY_GOVERNOR_WORDS`.
@@ -58,6 +58,12 @@ pub struct Sample {
     pub gotten_ns: u64,
     /// Time that they were runnable, not running and not parked, together.
     pub waited_ns: u64,
+    /// Received from the network.
+    pub packets: u64,
+    /// That ended, parked or not; counted only if [`sy_late_ns`] is not [`crate::FOREVER`].
+    pub waits: u64,
+    /// Those longer than [`sy_late_ns`].
+    pub late_waits: u64,
 }
 
 macro_rules! state {
@@ -108,6 +114,8 @@ state! {
         weight: u64,
         /// In effect; 0: the discipline's own.
         slice_ns: u64,
+        /// Time between ticks while a vCPU of it runs, if shorter than [`sy_tick_ns`]; 0: that.
+        tick_ns: u64,
         /// Number of vCPUs.
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
@@ -404,7 +412,13 @@ unsafe extern "C" {
     ) -> u32;
     pub safe fn sy_account_end(policy: &Parameters, accounting: &mut Accounting);
     pub safe fn sy_sample_ns(policy: &Parameters) -> u64;
-    pub safe fn sy_sample_begin(policy: &Parameters, governor: &mut Governor, now: u64);
+    pub safe fn sy_late_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_sample_begin(
+        policy: &Parameters,
+        governor: &mut Governor,
+        pcpus: u64,
+        now: u64,
+    );
     pub safe fn sy_sample_domain(
         policy: &Parameters,
         governor: &mut Governor,

@@ -214,9 +214,10 @@ pub fn governors() -> &'static [Governor] {
 }
 
 /// Policies that have a name of their own: a discipline with governors, as published.
-pub const PUBLISHED: [(&str, &str); 3] = [
+pub const PUBLISHED: [(&str, &str); 4] = [
     ("mcredit2", "credit2@xen-4.5+reset-boost"),
     ("load-weight", "credit@xen-4.2+load-weight"),
+    ("app-slice", "credit@xen-4.2+app-slice"),
     ("lockvisor", "fair@cfs+cosched"),
 ];
 

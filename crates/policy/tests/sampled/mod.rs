@@ -7,6 +7,8 @@ use steelyard_policy::{Policy, request};
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
+/// Of the host.
+pub const PCPUS: u64 = 1;
 
 pub struct Host {
     pub p: Parameters,
@@ -46,7 +48,7 @@ impl Host {
     /// What was measured of each domain in the time since the sample before.
     pub fn sample(&mut self, measured: &[Sample]) {
         self.now += self.sample_ns();
-        sy_sample_begin(&self.p, &mut self.governor, self.now);
+        sy_sample_begin(&self.p, &mut self.governor, PCPUS, self.now);
         for (domain, sample) in self.domains.iter_mut().zip(measured) {
             sy_sample_domain(&self.p, &mut self.governor, domain, sample);
         }

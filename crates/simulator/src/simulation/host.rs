@@ -719,15 +719,28 @@ impl Simulation {
         self.end_wait(vcpu);
 
         let tick = self.timer_base.tick + pcpu;
-        if self.tick_ns > 0 && !self.timers.is_set(tick) {
+        let tick_ns = self.tick_ns_of(vcpu);
+        let entry = &mut self.pcpus[pcpu as usize];
+        if tick_ns > 0 && (!self.timers.is_set(tick) || entry.tick_ns != tick_ns) {
+            entry.tick_ns = tick_ns;
             // pCPUs tick in turn, not all at once, and none when accounting and slices that are
             // multiples of a tick end: who pays for a tick would hang on the order at that instant.
             let phase_ns =
-                self.tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
-            let since_ns = (now_ns + self.tick_ns - phase_ns) % self.tick_ns;
-            self.timers.set(tick, now_ns + self.tick_ns - since_ns);
+                tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
+            let since_ns = (now_ns + tick_ns - phase_ns) % tick_ns;
+            self.timers.set(tick, now_ns + tick_ns - since_ns);
         }
         self.guest_start(vcpu);
+    }
+
+    /// Time between ticks while this vCPU runs; 0: none.
+    #[inline(always)]
+    fn tick_ns_of(&self, vcpu: u32) -> u64 {
+        let domain = &self.domains[self.vcpus[vcpu as usize].domain as usize];
+        match domain.state.tick_ns {
+            0 => self.tick_ns,
+            own_ns => self.tick_ns.min(own_ns),
+        }
     }
 
     /// 7. For how long; then it is looked at again, or earlier for its guest. As [`Simulation::arm`].
@@ -762,7 +775,9 @@ impl Simulation {
             return;
         }
         self.events.ticks += 1;
-        self.timers.set(self.timer_base.tick + pcpu, self.now_ns + self.tick_ns);
+        let tick_ns = self.tick_ns_of(vcpu);
+        self.pcpus[pcpu as usize].tick_ns = tick_ns;
+        self.timers.set(self.timer_base.tick + pcpu, self.now_ns + tick_ns);
         self.charge(pcpu);
         let now = self.policy_now();
         let target = &mut self.vcpus[vcpu as usize];
@@ -842,7 +857,8 @@ impl Simulation {
     /// Tells the governors what happened since the sample before.
     pub(super) fn sample(&mut self) {
         let now = self.policy_now();
-        ffi::sy_sample_begin(&self.policy, &mut self.governor, now);
+        let pcpus = u64::from(self.topology.pcpus);
+        ffi::sy_sample_begin(&self.policy, &mut self.governor, pcpus, now);
         for domain in 0..self.domains.len() {
             let sums = self.sums(domain);
             let entry = &mut self.domains[domain];
@@ -851,6 +867,9 @@ impl Simulation {
                 interval_ns: sums.interval_ns - last.interval_ns,
                 gotten_ns: sums.gotten_ns - last.gotten_ns,
                 waited_ns: sums.waited_ns - last.waited_ns,
+                packets: sums.packets - last.packets,
+                waits: sums.waits - last.waits,
+                late_waits: sums.late_waits - last.late_waits,
             };
             let governor = &mut self.governor;
             ffi::sy_sample_domain(&self.policy, governor, &mut entry.state, &sample);

@@ -41,6 +41,8 @@ pub struct Simulation {
     tick_ns: u64,
     account_ns: u64,
     sample_ns: u64,
+    /// Waits longer than this are late.
+    late_ns: u64,
     timer_base: TimerBase,
     /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`].
     allowed: Vec<Mask>,
@@ -105,6 +107,8 @@ struct Pcpu {
     interrupted: bool,
     /// Up to when `current` was charged.
     charged_ns: u64,
+    /// Time between ticks, of the tick that comes.
+    tick_ns: u64,
     /// Up to when the guest's progress was worked out.
     progress_ns: u64,
     /// When to choose again.
@@ -137,6 +141,10 @@ struct Domain {
     name: String,
     weight: u32,
     cap_percent: u32,
+    /// Packets received, waits and late waits so far.
+    packets: u64,
+    waits: u64,
+    late_waits: u64,
     /// Sums at the last sample.
     sampled: ffi::Sample,
 }
@@ -243,6 +251,7 @@ impl Simulation {
             tick_ns: ffi::sy_tick_ns(&parameters),
             account_ns: ffi::sy_account_ns(&parameters),
             sample_ns: ffi::sy_sample_ns(&parameters),
+            late_ns: ffi::sy_late_ns(&parameters),
             timer_base: TimerBase {
                 tick: 0,
                 vcpu: 0,
@@ -302,6 +311,7 @@ impl Simulation {
                 current: NONE,
                 last: NONE,
                 charged_ns: 0,
+                tick_ns: 0,
                 progress_ns: 0,
                 slice_end_ns: 0,
                 idle_since_ns: 0,
@@ -338,6 +348,9 @@ impl Simulation {
             name: config.name.clone(),
             weight: config.weight,
             cap_percent: config.cap_percent,
+            packets: 0,
+            waits: 0,
+            late_waits: 0,
             sampled: ffi::Sample::default(),
             vcpus: first_vcpu..first_vcpu + config.vcpus,
             tasks: first_task..first_task,

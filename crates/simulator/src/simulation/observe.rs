@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
-use steelyard_policy::ffi;
+use steelyard_policy::{FOREVER, ffi};
 
 use crate::fairness::Usable;
 use crate::measure::{
@@ -79,6 +79,11 @@ impl Simulation {
         entry.times.waited_ns += length_ns;
         entry.status = Status::Running;
         entry.since_ns = self.now_ns;
+        if self.late_ns < FOREVER {
+            let domain = &mut self.domains[entry.domain as usize];
+            domain.waits += 1;
+            domain.late_waits += u64::from(length_ns > self.late_ns);
+        }
         if entry.waits.record(length_ns) {
             self.describe_worst_wait(vcpu, start_ns);
         }
@@ -187,8 +192,15 @@ impl Simulation {
 
     /// What governors want to know of a domain, from the start up to now.
     pub(super) fn sums(&self, domain: usize) -> ffi::Sample {
-        let mut sums = ffi::Sample { interval_ns: self.now_ns, ..ffi::Sample::default() };
-        for vcpu in self.domains[domain].vcpus.clone() {
+        let entry = &self.domains[domain];
+        let mut sums = ffi::Sample {
+            interval_ns: self.now_ns,
+            packets: entry.packets,
+            waits: entry.waits,
+            late_waits: entry.late_waits,
+            ..ffi::Sample::default()
+        };
+        for vcpu in entry.vcpus.clone() {
             let entry = &self.vcpus[vcpu as usize];
             let open_ns = self.now_ns - entry.since_ns;
             let mut waited_ns = entry.times.waited_ns;

@@ -44,7 +44,7 @@ fn the_message_points_at_the_word() {
          5 | wieght = 512\n  \
            | ^^^^^^\n  \
          help: known here: `name`, `count`, `vcpus`, `weight`, `cap_percent`, `pin`, `slice`, `sedf`, \
-         `start`, `guest_slice`, `task`"
+         `start`, `guest_slice`, `guest_locks`, `task`"
     );
 }
 

@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError};
 use steelyard_policy::Policy;
 use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup, Task};
-use steelyard_simulator::measure::{Run, Trace};
+use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
-    Burst, Busy, Client, Direction, Disk, Ping, Replay, ReplayThread, Spinlock, Stream,
-    SysbenchCpu, Web, Workload,
+    Boot, Burst, Busy, Client, Direction, Disk, Ping, Replay, ReplayThread, Spinlock, Stream,
+    SysbenchCpu, Video, Web, Workload,
 };
 
 fn config(cases: u32) -> ProptestConfig {
@@ -89,6 +89,59 @@ fn busy_for_ever() -> impl Strategy<Value = Workload> {
     ]
 }
 
+fn webs() -> impl Strategy<Value = Web> {
+    let clients = prop_oneof![
+        (10..5_000u64, prop_oneof![Just(Nanoseconds(0)), time(100..50_000)])
+            .prop_map(|(rate_per_s, timeout)| Client::Open { rate_per_s, timeout }),
+        (1..32u32, time(0..20_000)).prop_map(|(clients, think)| Client::Closed { clients, think }),
+    ];
+    let connect = prop::option::of(time(0..100));
+    (clients, time(1..2_000), connect, 0..100_000u64, 1..64u32).prop_map(
+        |(client, service, connect, page_bytes, backlog)| Web {
+            client,
+            service,
+            connect,
+            page_bytes,
+            backlog,
+        },
+    )
+}
+
+fn videos() -> impl Strategy<Value = Video> {
+    let frame = || time(0..30_000);
+    (
+        1..=120u32,
+        [frame(), frame(), frame()],
+        time(0..2_000),
+        1..10u32,
+        time(1_000..30_000),
+        1..5u32,
+    )
+        .prop_map(
+            |(
+                frames_per_s,
+                [i_frame, p_frame, b_frame],
+                show,
+                buffer_frames,
+                audio_period,
+                periods,
+            )| {
+                Video {
+                    frames_per_s,
+                    i_frame,
+                    p_frame,
+                    b_frame,
+                    jitter_percent: 50,
+                    show,
+                    buffer_frames,
+                    audio_period,
+                    audio: show,
+                    audio_buffer_periods: periods,
+                }
+            },
+        )
+}
+
 fn workloads() -> impl Strategy<Value = Workload> {
     let replay_thread = (
         0..20 * MS,
@@ -102,26 +155,20 @@ fn workloads() -> impl Strategy<Value = Workload> {
     );
     prop_oneof![
         2 => busy_for_ever(),
-        3 => (time(10..40_000), time(0..50_000), 0..=100u32).prop_map(
-            |(compute, sleep, jitter_percent)| Busy { compute, sleep, jitter_percent }.into()
+        3 => (time(10..40_000), time(0..50_000), 0..=100u32, any::<bool>()).prop_map(
+            |(compute, sleep, jitter_percent, backlog)| {
+                Busy { compute, sleep, jitter_percent, backlog }.into()
+            }
         ),
         1 => (0..200u64, time(10..5_000))
             .prop_map(|(events, event)| SysbenchCpu { events, event }.into()),
-        2 => (
-            prop_oneof![
-                (10..5_000u64).prop_map(|rate_per_s| Client::Open { rate_per_s }),
-                (1..32u32, time(0..20_000))
-                    .prop_map(|(clients, think)| Client::Closed { clients, think }),
-            ],
-            time(1..2_000),
-            0..100_000u64,
-            1..64u32,
-        )
-            .prop_map(|(client, service, page_bytes, backlog)| {
-                Web { client, service, page_bytes, backlog }.into()
-            }),
+        2 => webs().prop_map(Workload::from),
         2 => (time(1_000..50_000), time(0..100))
             .prop_map(|(interval, service)| Ping { interval, service }.into()),
+        2 => videos().prop_map(Workload::from),
+        1 => (1..100u64, 1..100_000u64, time(10..10_000)).prop_map(
+            |(steps, read_bytes, compute)| Boot { steps, read_bytes, compute }.into()
+        ),
         1 => (any::<bool>(), 64..9000u64, 1..128u32, time(0..10)).prop_map(
             |(sends, packet_bytes, window_packets, packet_service)| {
                 let direction = if sends { Direction::Send } else { Direction::Receive };
@@ -150,6 +197,8 @@ fn tasks(workloads: impl Strategy<Value = Workload>, vcpus: u32) -> impl Strateg
         let threads = match &workload {
             // Each stays on a vCPU of its own.
             Workload::Replay(replay) => vcpus.min(replay.threads.len() as u32),
+            // Picture and sound.
+            Workload::Video(_) => threads.min(2),
             _ => threads,
         };
         Task { name: None, threads, workload }
@@ -317,6 +366,72 @@ proptest! {
             check_sums(&setup, &run)?;
             check_places(&setup, &run, &trace)?;
             check_events(&setup, &run)?;
+        }
+    }
+}
+
+// ---- Workloads account for all that they were asked ----
+
+/// Each frame whose time is over was shown or dropped, and one more at most was shown early; so for
+/// periods of sound, of which as many may be played early as the device holds.
+fn check_video(video: &Video, task: &TaskMeasure, elapsed_ns: u64) -> Verdict {
+    let tracks = [
+        ("frames shown", "frames dropped", 1_000_000_000 / u64::from(video.frames_per_s), 2, 1),
+        (
+            "audio played",
+            "audio missed",
+            video.audio_period.0,
+            u64::from(video.audio_buffer_periods),
+            u64::from(video.audio_buffer_periods),
+        ),
+    ];
+    for (in_time, missed, period_ns, lag, early) in tracks {
+        let decided = value(task, in_time) + value(task, missed);
+        let over = (elapsed_ns / period_ns + 1).saturating_sub(lag) as f64;
+        let possible = over..=over + early as f64;
+        prop_assert!(possible.contains(&decided), "{task:?}: {decided}, not {possible:?}");
+    }
+    Ok(())
+}
+
+/// What was sent was answered, refused, given up, or is under way: with one client per request that
+/// are at most all the clients; in an open loop those that wait, that are worked on, or that are on
+/// the wire, where at 5000/s a few are at a time.
+fn check_web(web: &Web, threads: u32, task: &TaskMeasure) -> Verdict {
+    let decided: f64 =
+        ["answered", "refused", "timed out"].iter().map(|name| value(task, name)).sum();
+    let under_way = value(task, "sent") - decided;
+    let most = match web.client {
+        Client::Closed { clients, .. } => f64::from(clients),
+        Client::Open { .. } => f64::from(web.backlog + threads + 20),
+    };
+    prop_assert!((0.0..=most).contains(&under_way), "{task:?}: {under_way} of {most}");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn frames_and_requests_are_accounted_for(
+        (video, web, threads) in (videos(), webs(), 1..=3u32),
+        others in prop::collection::vec(domains(1), 0..=2),
+        pcpus in 1..=2u32,
+        seed in 0..1000u64,
+    ) {
+        let mut host = Host::with_pcpus(pcpus);
+        host.io.link_mbit_per_s = 10_000;
+        let mut domains = vec![
+            Domain::new("", 2).with_task(2, video.clone()),
+            Domain::new("", 1).with_task(threads, web.clone()),
+        ];
+        domains.extend(others);
+        let setup = named(host, domains);
+        prop_assume!(setup.estimated_events(LENGTH) < 1_000_000);
+        for policy in all_policies() {
+            let run = run(&setup, &policy, seed, LENGTH.0);
+            check_video(&video, &run.domains[0].tasks[0], run.elapsed_ns)?;
+            check_web(&web, threads, &run.domains[1].tasks[0])?;
         }
     }
 }

@@ -97,7 +97,7 @@ fn bounds_are_of_the_weight_asked_for() {
 fn a_change_of_settings_keeps_the_factor() {
     let mut host = Host::new("load-weight", &[], &[256, 256]);
     host.sample(&[percent(20), percent(60)]);
-    host.change(0, 1000);
+    host.change_settings(0, |settings| settings.weight = 1000);
     assert_eq!(host.weights(), [500, 384]);
 }
 

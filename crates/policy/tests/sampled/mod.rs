@@ -57,9 +57,10 @@ impl Host {
         }
     }
 
-    /// An administrator asks for another weight.
-    pub fn change(&mut self, domain: usize, weight: u64) {
-        let settings = Settings { weight, ..Settings::default() };
+    /// An administrator asks for something else.
+    pub fn change_settings(&mut self, domain: usize, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.domains[domain].settings;
+        change(&mut settings);
         sy_domain_change(&self.p, &mut self.governor, &mut self.domains[domain], &settings);
     }
 

@@ -3,6 +3,7 @@
 //! does not depend on the threads.
 
 use std::io::{self, BufWriter, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
@@ -23,10 +24,7 @@ use crate::terminal;
 const FIRST_SEED: u64 = 1;
 
 pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
-    if let Some(out) = arguments.out.as_deref().filter(|out| out.exists() && !out.is_dir()) {
-        let message = format!("`{}` is there and is no directory", out.display());
-        return Err(Diagnostic::of_file("--out", message).into());
-    }
+    check_out(arguments.out.as_deref())?;
     let options = Options {
         policies: arguments.policies.clone(),
         seeds: arguments.seeds.map(u32::from),
@@ -34,10 +32,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(arguments.threads.map_or(0, usize::from))
-        .build()
-        .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })?;
+    let pool = pool(arguments.threads)?;
     let bar = terminal::bar();
     interrupt.set_bar(&bar);
 
@@ -77,6 +72,25 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
         let style = Style { width: terminal::width(), color: true };
         terminal::print(&table(&results, style))
     }
+}
+
+/// Whether files can be written there, as far as it can be seen beforehand.
+pub fn check_out(out: Option<&Path>) -> Result<(), Failure> {
+    match out.filter(|out| out.exists() && !out.is_dir()) {
+        Some(out) => {
+            let message = format!("`{}` is there and is no directory", out.display());
+            Err(Diagnostic::of_file("--out", message).into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Threads to run simulations on: so many, or one per CPU.
+pub fn pool(threads: Option<NonZeroUsize>) -> Result<ThreadPool, Failure> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.map_or(0, usize::from))
+        .build()
+        .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })
 }
 
 /// One simulation.

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From the files of a folder to an experiment of which every part is known to fit the others.
+
+use std::collections::BTreeMap;
+
+use steelyard_policy::Policy;
+use steelyard_scenario::{
+    Diagnostic, Loaded, Options, Source, did_you_mean, load_text, locate, parse,
+};
+use steelyard_simulator::config::Setup;
+use steelyard_simulator::units::Nanoseconds;
+
+use crate::SYSTEMS;
+use crate::file::{
+    CalibrationFile, Claim, ExperimentFile, Figure, Matrix, Metric, Parameter, PublishedFile,
+    Table, Test, VariantEntry, X,
+};
+
+/// Every file of every experiment: its path, and its text.
+const EMBEDDED: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+/// The texts of one experiment's files.
+#[derive(Clone, Debug, Default)]
+pub struct Files<'a> {
+    /// Name of the folder.
+    pub name: &'a str,
+    /// By name, such as `experiment.toml`.
+    pub texts: BTreeMap<&'a str, &'a str>,
+}
+
+/// A published experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Name of its folder.
+    pub name: String,
+    /// What the file says.
+    pub(crate) file: ExperimentFile,
+    /// What is run.
+    pub variants: Vec<Variant>,
+    /// What was published and is checked.
+    pub(crate) published: Vec<Table>,
+    /// What was published and used to fit parameters.
+    pub(crate) calibrated: Vec<Table>,
+    /// The parameters that were fitted.
+    pub(crate) parameters: Vec<Parameter>,
+}
+
+/// A scenario under a policy, with changes.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Unique in the experiment.
+    pub name: String,
+    /// The scenario's file, without `.toml`.
+    pub scenario: String,
+    /// The policy.
+    pub policy: Policy,
+    /// Changes to scenario and policy.
+    pub set: Vec<String>,
+    /// Time to simulate.
+    pub length: Nanoseconds,
+    /// Host and domains.
+    pub setup: Setup,
+}
+
+/// The names of all experiments.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> =
+        EMBEDDED.iter().filter_map(|(path, _)| path.strip_suffix("/experiment.toml")).collect();
+    // In the order of the systems, which is that of the publications' pages.
+    names.sort();
+    names
+}
+
+/// The experiment of this name.
+///
+/// # Errors
+/// There is none of this name, or its files are wrong.
+pub fn named(name: &str) -> Result<Experiment, Diagnostic> {
+    if !names().contains(&name) {
+        let nearest = did_you_mean(name, names());
+        let message = format!("there is no experiment `{name}`{nearest}");
+        return Err(Source::new("NAME", name).error(0..name.len(), message).with_known(names()));
+    }
+    let texts = EMBEDDED.iter().filter_map(|(path, text)| {
+        let file = path.strip_prefix(name)?.strip_prefix('/')?;
+        Some((file, *text))
+    });
+    Experiment::read(&Files { name, texts: texts.collect() })
+}
+
+impl Experiment {
+    /// Reads an experiment from the texts of its files.
+    ///
+    /// # Errors
+    /// What is wrong, and where it stands.
+    pub fn read(files: &Files<'_>) -> Result<Experiment, Diagnostic> {
+        let source = |file: &str| {
+            let path = format!("experiments/{}/{file}", files.name);
+            match files.texts.get(file) {
+                Some(text) => Ok(Source::new(path, *text)),
+                None => Err(Diagnostic::of_file(path, "there is no such file")),
+            }
+        };
+        let main = source("experiment.toml")?;
+        let published = source("published.toml")?;
+        let calibration = source("calibration.toml")?;
+        let file: ExperimentFile = parse(&main)?;
+        let PublishedFile { table: tables } = parse(&published)?;
+        let CalibrationFile { parameter: parameters, table: calibrated } = parse(&calibration)?;
+
+        let mut variants: Vec<Variant> = vec![];
+        for (index, entry) in file.variant.iter().enumerate() {
+            for entry in expand(entry) {
+                let at = |key: &str, message: String| {
+                    error(&main, &["variant", &index.to_string(), key], message)
+                };
+                let scenario = source(&format!("{}.toml", entry.scenario)).map_err(|missing| {
+                    at("scenario", format!("{}: {}", missing.file, missing.message))
+                })?;
+                let options = Options {
+                    policies: vec![entry.policy.clone()],
+                    seeds: None,
+                    set: entry.set.clone(),
+                };
+                // An error in the scenario itself keeps its place there.
+                let loaded = load_text(&scenario.name, &scenario.text, &options).map_err(
+                    |error| match error.file == scenario.name {
+                        true => error,
+                        false => {
+                            let key = if error.file == "--policy" { "policy" } else { "set" };
+                            Diagnostic { help: error.help, ..at(key, error.message) }
+                        }
+                    },
+                )?;
+                if variants.iter().any(|known| known.name == entry.name) {
+                    return Err(at("name", format!("two variants are called `{}`", entry.name)));
+                }
+                variants.extend(variant(&entry, loaded));
+            }
+        }
+        let experiment = Experiment {
+            name: files.name.to_owned(),
+            file,
+            variants,
+            published: tables,
+            calibrated,
+            parameters,
+        };
+        experiment.check(&main)?;
+        experiment.check_tables(&published, &experiment.published)?;
+        experiment.check_tables(&calibration, &experiment.calibrated)?;
+        Ok(experiment)
+    }
+
+    /// The scenarios' text, for tests.
+    pub(crate) fn metric(&self, name: &str) -> Option<&Metric> {
+        self.file.metric.get(name)
+    }
+
+    /// The index of the variant of this name.
+    pub(crate) fn variant(&self, name: &str) -> Option<usize> {
+        self.variants.iter().position(|variant| variant.name == name)
+    }
+
+    /// What the curve is measured by at each place: the metric, the variant, and of a series the
+    /// index of the interval.
+    pub(crate) fn points<'a>(
+        &'a self,
+        figure: &'a Figure,
+        curve: &'a crate::file::Curve,
+    ) -> impl Iterator<Item = Point<'a>> + 'a {
+        let metric = curve.metric.as_deref().unwrap_or(&figure.metric);
+        let every = self.metric(metric).and_then(|metric| metric.every);
+        figure.x.iter().map(move |x| {
+            let (variant, interval) = match (every, x) {
+                (Some(every), X::Number(end_s)) => {
+                    (curve.variant.clone(), (end_s * 1e9 / every.0 as f64).round() as usize)
+                }
+                _ => (curve.variant.replace("{x}", &x.to_string()), 1),
+            };
+            Point { x, metric, variant, index: interval.wrapping_sub(1) }
+        })
+    }
+
+    fn check(&self, source: &Source) -> Result<(), Diagnostic> {
+        let checker = Checker { experiment: self, source };
+        for (name, metric) in &self.file.metric {
+            let at = |message: &str| Err(error(source, &["metric", name], message.to_owned()));
+            match (metric.host, &metric.domain, metric.time, &metric.task, &metric.value) {
+                (Some(_), None, None, None, None)
+                | (None, Some(_), Some(_), None, None)
+                | (None, Some(_), None, Some(_), Some(_)) => {}
+                _ => {
+                    return at(
+                        "a metric is of the `host`, or of a `domain`: a `time`, or `task` and `value`",
+                    );
+                }
+            }
+            let windowed = metric.every.is_some() || metric.from.0 > 0;
+            if windowed && metric.time != Some(crate::file::TimeMeasure::SharePercent) {
+                return at("only `share_percent` can be measured over a part of the time");
+            }
+            if metric.every.is_some_and(|every| every.0 == 0) {
+                return at("`every` is 0");
+            }
+        }
+        for (index, figure) in self.file.figure.iter().enumerate() {
+            let path = ["figure".to_owned(), index.to_string()];
+            if self.file.figure[..index].iter().any(|other| other.name == figure.name) {
+                return Err(checker.error(
+                    &path,
+                    "name",
+                    format!("two figures are called `{}`", figure.name),
+                ));
+            }
+            for (number, curve) in figure.curve.iter().enumerate() {
+                let path = [&path[..], &["curve".to_owned(), number.to_string()]].concat();
+                for point in self.points(figure, curve) {
+                    checker.metric(&path, point.metric)?;
+                    checker.variant(&path, "variant", &point.variant)?;
+                    checker.measurable(&path, point.metric, &point.variant)?;
+                }
+            }
+        }
+        for (index, claim) in self.file.claim.iter().enumerate() {
+            checker.claim(&["claim".to_owned(), index.to_string()], claim)?;
+        }
+        if let Some(matrix) = &self.file.matrix {
+            let path = ["matrix".to_owned()];
+            checker.metric(&path, &matrix.metric)?;
+            for name in matrix.without.keys() {
+                if !SYSTEMS.contains(&name.as_str()) {
+                    let nearest = did_you_mean(name, SYSTEMS);
+                    return Err(checker.error(
+                        &path,
+                        "without",
+                        format!("unknown system `{name}`{nearest}"),
+                    ));
+                }
+            }
+            for policy in std::iter::once(matrix.baseline.as_str()).chain(SYSTEMS) {
+                if !matrix.without.contains_key(policy) {
+                    let variant = matrix.variant_of(policy);
+                    checker.variant(&path, "variant", &variant)?;
+                    checker.measurable(&path, &matrix.metric, &variant)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tables(&self, source: &Source, tables: &[Table]) -> Result<(), Diagnostic> {
+        for (index, table) in tables.iter().enumerate() {
+            let at = |key: &[&str], message: String| {
+                error(source, &[&["table", &index.to_string()], key].concat(), message)
+            };
+            let known = || self.file.figure.iter().map(|figure| figure.name.as_str());
+            let Some(figure) = self.file.figure.iter().find(|figure| figure.name == table.figure)
+            else {
+                return Err(at(&["figure"], unknown("figure", &table.figure, known())));
+            };
+            if let Some(x) = table.x.iter().find(|x| !figure.x.contains(x)) {
+                return Err(at(&["x"], format!("`{x}` is no place of the figure")));
+            }
+            for (curve, values) in &table.values {
+                let known = || figure.curve.iter().map(|curve| curve.name.as_str());
+                if !known().any(|name| name == curve) {
+                    return Err(at(&["values", curve], unknown("curve", curve, known())));
+                }
+                if values.len() != table.x.len() {
+                    let message = format!("{} values for {} places", values.len(), table.x.len());
+                    return Err(at(&["values", curve], message));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a curve is measured by at one place.
+#[derive(Clone, Debug)]
+pub(crate) struct Point<'a> {
+    pub x: &'a X,
+    pub metric: &'a str,
+    pub variant: String,
+    /// Of a series.
+    pub index: usize,
+}
+
+impl Matrix {
+    /// The variant of a policy.
+    pub(crate) fn variant_of(&self, policy: &str) -> String {
+        self.variant.replace("{policy}", policy)
+    }
+}
+
+impl Table {
+    /// The values that can be read of a curve: places and figures.
+    pub(crate) fn values_of(&self, curve: &str) -> impl Iterator<Item = (&X, f64)> {
+        let values = self.values.get(curve).into_iter().flatten();
+        self.x.iter().zip(values.copied()).filter(|(_, value)| !value.is_nan())
+    }
+}
+
+struct Checker<'a> {
+    experiment: &'a Experiment,
+    source: &'a Source,
+}
+
+impl Checker<'_> {
+    fn error(&self, path: &[String], key: &str, message: String) -> Diagnostic {
+        let mut path: Vec<_> = path.iter().map(String::as_str).collect();
+        path.push(key);
+        error(self.source, &path, message)
+    }
+
+    fn metric(&self, path: &[String], name: &str) -> Result<(), Diagnostic> {
+        let known = &self.experiment.file.metric;
+        match known.contains_key(name) {
+            true => Ok(()),
+            false => {
+                let message = unknown("metric", name, known.keys().map(String::as_str));
+                Err(self.error(path, "metric", message))
+            }
+        }
+    }
+
+    fn variant(&self, path: &[String], key: &str, name: &str) -> Result<(), Diagnostic> {
+        let known = self.experiment.variants.iter().map(|variant| variant.name.as_str());
+        match self.experiment.variant(name) {
+            Some(_) => Ok(()),
+            None => Err(self.error(path, key, unknown("variant", name, known))),
+        }
+    }
+
+    /// Whether the domain and task that the metric names are in the variant's scenario.
+    fn measurable(&self, path: &[String], metric: &str, variant: &str) -> Result<(), Diagnostic> {
+        let (Some(measured), Some(index)) =
+            (self.experiment.metric(metric), self.experiment.variant(variant))
+        else {
+            return Ok(());
+        };
+        let Some(pattern) = &measured.domain else { return Ok(()) };
+        let mut domains = self.experiment.variants[index].setup.domains.iter();
+        let there = domains.any(|domain| {
+            matches(pattern, &domain.name)
+                && measured.task.as_ref().is_none_or(|name| {
+                    domain
+                        .task
+                        .iter()
+                        .any(|task| task.name.as_deref().unwrap_or(task.workload.name()) == name)
+                })
+        });
+        match there {
+            true => Ok(()),
+            false => {
+                let message = format!(
+                    "`{metric}` cannot be measured in `{variant}`: no such domain with such a task"
+                );
+                Err(self.error(path, "metric", message))
+            }
+        }
+    }
+
+    fn claim(&self, path: &[String], claim: &Claim) -> Result<(), Diagnostic> {
+        let kind = match &claim.test {
+            Test::Increasing { .. } => "increasing",
+            Test::Equal { .. } => "equal",
+            Test::Bounds { .. } => "bounds",
+            Test::Ratio { .. } => "ratio",
+            Test::Near { .. } => "near",
+        };
+        let path = [path, &["test".to_owned(), kind.to_owned()]].concat();
+        let limits = |limits: [Option<f64>; 2]| match limits {
+            [None, None] => Err(self.error(&path, "", "neither limit is given".to_owned())),
+            _ => Ok(()),
+        };
+        let names: Vec<(&str, &str)> = match &claim.test {
+            Test::Increasing { variants, .. } | Test::Equal { variants, .. } => {
+                if variants.len() < 2 {
+                    let message = "at least two variants are needed".to_owned();
+                    return Err(self.error(&path, "variants", message));
+                }
+                variants.iter().map(|name| ("variants", name.as_str())).collect()
+            }
+            Test::Bounds { variant, at_least, at_most, .. } => {
+                limits([*at_least, *at_most])?;
+                vec![("variant", variant)]
+            }
+            Test::Ratio { of, to, at_least, at_most, .. } => {
+                limits([*at_least, *at_most])?;
+                vec![("of", of), ("to", to)]
+            }
+            Test::Near { figure, curves, x, mean_error, mean_error_percent } => {
+                limits([*mean_error, *mean_error_percent])?;
+                let tables =
+                    self.experiment.published.iter().filter(|table| table.figure == *figure);
+                if tables.clone().next().is_none() {
+                    let known = self.experiment.published.iter().map(|table| table.figure.as_str());
+                    return Err(self.error(
+                        &path,
+                        "figure",
+                        unknown("published figure", figure, known),
+                    ));
+                }
+                let known =
+                    || tables.clone().flat_map(|table| table.values.keys().map(String::as_str));
+                for curve in curves {
+                    if !known().any(|name| name == curve) {
+                        return Err(self.error(
+                            &path,
+                            "curves",
+                            unknown("published curve", curve, known()),
+                        ));
+                    }
+                }
+                for place in x {
+                    if !tables.clone().any(|table| table.x.contains(place)) {
+                        return Err(self.error(
+                            &path,
+                            "x",
+                            format!("nothing is published at `{place}`"),
+                        ));
+                    }
+                }
+                return Ok(());
+            }
+        };
+        let metric = claim.test.metric();
+        self.metric(&path, metric)?;
+        for (key, name) in names {
+            self.variant(&path, key, name)?;
+            self.measurable(&path, metric, name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Test {
+    /// The metric that it names; none for what speaks of a figure.
+    pub(crate) fn metric(&self) -> &str {
+        match self {
+            Test::Increasing { metric, .. }
+            | Test::Equal { metric, .. }
+            | Test::Bounds { metric, .. }
+            | Test::Ratio { metric, .. } => metric,
+            Test::Near { .. } => "",
+        }
+    }
+}
+
+/// Whether a name is this one, or begins with what stands before the `*`.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
+}
+
+fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    format!("unknown {what} `{name}`{}", did_you_mean(name, known))
+}
+
+fn error(source: &Source, path: &[&str], message: String) -> Diagnostic {
+    let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
+    source.error(locate(source, &path), message)
+}
+
+fn variant(entry: &VariantEntry, loaded: Loaded) -> Option<Variant> {
+    Some(Variant {
+        name: entry.name.clone(),
+        scenario: entry.scenario.clone(),
+        policy: loaded.policies.into_iter().next()?.policy,
+        set: entry.set.clone(),
+        length: loaded.length,
+        setup: loaded.setup,
+    })
+}
+
+/// One entry for each combination of values.
+fn expand(entry: &VariantEntry) -> Vec<VariantEntry> {
+    let plain = VariantEntry { each: BTreeMap::new(), ..entry.clone() };
+    entry.each.iter().fold(vec![plain], |entries, (key, values)| {
+        let with = |entry: &VariantEntry, value: &X| {
+            let put = |text: &String| text.replace(&format!("{{{key}}}"), &value.to_string());
+            VariantEntry {
+                name: put(&entry.name),
+                scenario: put(&entry.scenario),
+                policy: put(&entry.policy),
+                set: entry.set.iter().map(put).collect(),
+                each: BTreeMap::new(),
+            }
+        };
+        entries
+            .iter()
+            .flat_map(|entry| values.iter().map(move |value| with(entry, value)))
+            .collect()
+    })
+}

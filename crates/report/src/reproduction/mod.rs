@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Published experiments: tables for the terminal and for pages, `results.json`, a report with the
+//! publications' figures redrawn, and the picture of all systems on all experiments.
+
+mod html;
+mod markdown;
+mod matrix;
+mod terminal;
+
+use std::io::{self, Write};
+
+use steelyard_experiment::{Figures, Reproduction, Spread, State};
+
+use crate::format::with_unit;
+
+pub use html::write_html;
+pub use markdown::write_markdown;
+pub use matrix::write_matrix;
+pub use terminal::table;
+
+/// Writes `results.json`.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_json(reproduction: &Reproduction, mut writer: impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut writer, reproduction)?;
+    writer.write_all(b"\n")
+}
+
+/// A state in words.
+fn state(state: State) -> &'static str {
+    match state {
+        State::Holds => "holds",
+        State::Fails => "does not hold",
+        State::Known => "does not hold (known)",
+        State::Turned => "holds (not expected)",
+    }
+}
+
+/// The median, and least and greatest where they do not read the same.
+fn spread(value: Option<Spread>, unit: &str) -> String {
+    let Some(value) = value else { return "not measured".to_owned() };
+    let [median, least, greatest] =
+        [value.median, value.least, value.greatest].map(|value| with_unit(value, unit));
+    if least == greatest { median } else { format!("{median} ({least}..{greatest})") }
+}
+
+/// What was measured for a claim.
+fn measured(figures: &[Figures]) -> impl Iterator<Item = String> + '_ {
+    figures.iter().map(|figure| format!("{}: {}", figure.what, spread(figure.value, &figure.unit)))
+}

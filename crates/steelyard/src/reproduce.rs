@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard reproduce`: published experiments, and which of their claims hold.
+
+use std::io::{self, BufWriter, Write};
+
+use steelyard_experiment::{
+    Experiment, Reproduction, named, names as known, run as run_experiments,
+};
+use steelyard_report::{Style, reproduction_table, write_reproduction, write_reproduction_json};
+
+use crate::arguments::Reproduce;
+use crate::compare::{check_out, pool};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
+/// The exit code if a claim is not in the state that its experiment expects.
+pub const UNEXPECTED: u8 = 3;
+
+const ALL: &str = "all";
+
+/// What may be asked for.
+pub fn names() -> Vec<String> {
+    known().into_iter().chain([ALL]).map(str::to_owned).collect()
+}
+
+pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> {
+    check_out(arguments.out.as_deref())?;
+    let everything = arguments.names.is_empty() || arguments.names.iter().any(|name| name == ALL);
+    let mut wanted: Vec<_> = match everything {
+        true => known(),
+        false => arguments.names.iter().map(String::as_str).collect(),
+    };
+    // Once is enough.
+    let mut seen = vec![];
+    wanted.retain(|name| {
+        !seen.contains(name) && {
+            seen.push(*name);
+            true
+        }
+    });
+    let experiments = wanted.into_iter().map(named).collect::<Result<Vec<_>, _>>()?;
+    let seeds = u32::from(arguments.seeds).into();
+
+    let pool = pool(arguments.threads)?;
+    let bar = terminal::bar();
+    interrupt.set_bar(&bar);
+    bar.set_message("Simulating");
+    bar.set_length(experiments.iter().map(|experiment: &Experiment| experiment.work(seeds)).sum());
+    let outcomes = pool.install(|| run_experiments(&experiments, seeds, &|work| bar.inc(work)))?;
+    let reproduction = Reproduction::new(seeds, outcomes);
+    if let Some(directory) = &arguments.out {
+        terminal::set_unmeasured(&bar, "Writing");
+        let written = interrupt
+            .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?;
+        bar.finish_and_clear();
+        for path in written {
+            terminal::note(&format!("wrote {}", path.display()));
+        }
+    }
+    bar.finish_and_clear();
+
+    if arguments.json {
+        let mut stdout = BufWriter::new(io::stdout().lock());
+        let written = write_reproduction_json(&reproduction, &mut stdout);
+        terminal::output(written.and_then(|()| stdout.flush()))?;
+    } else {
+        let style = Style { width: terminal::width(), color: true };
+        terminal::print(&reproduction_table(&reproduction, style))?;
+    }
+    match reproduction.unexpected().count() {
+        0 => Ok(()),
+        count => Err(Failure::Unexpected(count)),
+    }
+}

@@ -28,6 +28,7 @@ static const struct sy_description *const governor_descriptions[SY_GOVERNORS] = 
 	[SY_RESET_BOOST] = &reset_boost_description,
 	[SY_LOAD_WEIGHT] = &load_weight_description,
 	[SY_APP_SLICE] = &app_slice_description,
+	[SY_BOOST_CREDIT] = &boost_credit_description,
 	[SY_COSCHED] = &cosched_description,
 };
 

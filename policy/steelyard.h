@@ -42,6 +42,7 @@
 #include "governor/reset_boost.h"
 #include "governor/load_weight.h"
 #include "governor/app_slice.h"
+#include "governor/boost_credit.h"
 #include "governor/cosched.h"
 
 /* ---- Shape: constant for a policy ---- */
@@ -190,6 +191,7 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 	v->first = 0;
 	v->moment_ns = 0;
 	v->unspun_ns = SY_FOREVER;
+	v->boost_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		sedf_vcpu_init(p, d, v, now);
@@ -349,7 +351,7 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 /*
  * A pause-loop exit of a running vCPU, which was charged. The host calls sy_spin(), then as that
  * says sy_rank() and sy_summon() for siblings that wait in a queue and are not parked, each with
- * its own queue, and at the end sy_spun().
+ * its own queue, whose pCPU was charged if it has one only, and at the end sy_spun().
  */
 SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
@@ -395,13 +397,13 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 }
 
 /* RESCHEDULE: the pCPU that this waiting vCPU ran on last, or was moved to by REKEY. */
-SY_FN u32 sy_summon(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
 	if (cosched_governs(p))
 		return cosched_summon(p, v);
 	switch (p->discipline) {
 	case SY_FAIR:
-		return fair_summon(p, d, v);
+		return fair_summon(p, q, d, v);
 	default:
 		return 0;
 	}
@@ -701,12 +703,15 @@ SY_FN u32 sy_account_domain(const struct sy_policy *p, struct sy_accounting *a, 
 SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
 			  struct sy_vcpu *v)
 {
-	switch (p->discipline) {
-	case SY_CREDIT:
-		return credit_account_vcpu(p, a, d, v);
-	default:
-		return 0;
+	bool saves = p->governors & 1 << SY_BOOST_CREDIT && boost_credit_room_ns(p, d, v);
+	u32 request = 0;
+
+	if (p->discipline == SY_CREDIT) {
+		request = credit_account_vcpu(p, a, d, v, saves);
+		if (saves)
+			boost_credit_save(p, d, v, credit_unused_ns(p, a), credit_account_ns(p));
 	}
+	return request;
 }
 
 SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)

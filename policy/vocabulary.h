@@ -59,7 +59,7 @@
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
-#define SY_ACCOUNTING_WORDS 10
+#define SY_ACCOUNTING_WORDS 13
 /* The same for a governor: of the host, of a domain, and for its parameters. */
 #define SY_GOVERNOR_WORDS 8
 #define SY_GOVERNOR_DOMAIN_WORDS 16
@@ -78,6 +78,7 @@ enum sy_governor_kind {
 	SY_RESET_BOOST,
 	SY_LOAD_WEIGHT,
 	SY_APP_SLICE,
+	SY_BOOST_CREDIT,
 	SY_COSCHED,
 	SY_GOVERNORS
 };
@@ -98,6 +99,8 @@ struct sy_settings {
 	u64 period_ns; /* sedf: period of each vCPU's reservation */
 	u64 reserved_ns; /* sedf: time reserved in each period */
 	u64 extra_time; /* sedf: 1 if spare time may be used as well */
+	u64 boost_limit_ns; /* boost-credit: most that a vCPU of it saves */
+	u64 boost_percent; /* boost-credit: what it is given of a pCPU, instead of by weight */
 };
 
 struct sy_domain {
@@ -120,6 +123,7 @@ struct sy_vcpu {
 	u32 index; /* number in its domain, from 0; written by the host before init */
 	u32 first; /* knob: 1: summoned, comes first in its queue until it starts */
 	u64 moment_ns; /* when the moment ends for which it was summoned */
+	u64 boost_ns; /* knob: time that it may still run in the highest priority; disciplines take it */
 	u64 unspun_ns; /* run time since its last pause-loop exit */
 	u64 state[SY_VCPU_WORDS];
 };
@@ -234,7 +238,7 @@ enum sy_step {
  *	X(NAME, "name", "unit", min, max, "help", "source", default per vintage...)
  * and this describes one for `steelyard policies` and for checking input.
  */
-#define SY_VINTAGES 4
+#define SY_VINTAGES 5
 
 #define SY_PARAMETER_INDEX(NAME, ...) NAME,
 

@@ -637,6 +637,26 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 
 /* ---- Pause-loop exits ---- */
 
+/* By how much more CPU time than its part it has had. */
+static inline s64 fair_ahead_ns(const struct sy_queue *q, const struct sy_vcpu *v)
+{
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+	s64 limit = (s64)fair_virtual(10 * SY_S, s->weight);
+	s64 ahead = fair_difference(s->vruntime, fair_queue_const(q)->vruntime);
+
+	return fair_scaled(sy_smin(sy_smax(ahead, -limit), limit), s->weight, FAIR_WEIGHT_UNIT);
+}
+
+/* Order vruntime: whether it may come before its turn: it is ahead by a granularity at most. */
+static inline bool fair_may_come(const struct sy_policy *p, const struct fair_queue *f,
+				 const struct fair_vcpu *s, u64 vruntime)
+{
+	u64 granularity_ns = fair_grown(p, f, FAIR_WAKEUP_GRANULARITY_NS);
+
+	return fair_difference(s->vruntime, vruntime) <=
+	       (s64)fair_virtual(granularity_ns, s->weight);
+}
+
 SY_FN enum sy_gang fair_spin(const struct sy_policy *p)
 {
 	return p->parameter[FAIR_PAUSE_LOOP] == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
@@ -659,10 +679,17 @@ SY_FN u64 fair_rank(const struct sy_policy *p, const struct sy_domain *d, struct
 	return vcpus - (v->index + vcpus - fd->yielded_to % vcpus + vcpus - 1) % vcpus;
 }
 
-SY_FN u32 fair_summon(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v)
+/* Who may not come before its turn is not marked: it would wait at the head of the queue for ever. */
+SY_FN u32 fair_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
+		      struct sy_vcpu *v)
 {
+	const struct fair_queue *f = fair_queue_const(q);
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+
 	fair_domain(d)->yielded_to = v->index;
-	v->first = p->parameter[FAIR_NEXT_BUDDY] != 0;
+	v->first = p->parameter[FAIR_NEXT_BUDDY] &&
+		   (fair_by_deadline(p) ? s->vruntime <= f->vruntime :
+					  fair_may_come(p, f, s, f->vruntime));
 	return SY_REKEY | SY_RESCHEDULE;
 }
 
@@ -814,26 +841,6 @@ SY_FN s64 fair_lead(const struct sy_policy *p, const struct sy_queue *q, const s
 	return behind > 0 ? behind - granularity : 0;
 }
 
-/* By how much more CPU time than its part it has had. */
-static inline s64 fair_ahead_ns(const struct sy_queue *q, const struct sy_vcpu *v)
-{
-	const struct fair_vcpu *s = fair_vcpu_const(v);
-	s64 limit = (s64)fair_virtual(10 * SY_S, s->weight);
-	s64 ahead = fair_difference(s->vruntime, fair_queue_const(q)->vruntime);
-
-	return fair_scaled(sy_smin(sy_smax(ahead, -limit), limit), s->weight, FAIR_WEIGHT_UNIT);
-}
-
-/* Order vruntime: whether it may come before its turn: it is ahead by a granularity at most. */
-static inline bool fair_may_come(const struct sy_policy *p, const struct fair_queue *f,
-				 const struct fair_vcpu *s, u64 vruntime)
-{
-	u64 granularity_ns = fair_grown(p, f, FAIR_WAKEUP_GRANULARITY_NS);
-
-	return fair_difference(s->vruntime, vruntime) <=
-	       (s64)fair_virtual(granularity_ns, s->weight);
-}
-
 SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_queue *q,
 				    const struct sy_pcpu *c, const struct sy_vcpu *best,
 				    const struct sy_vcpu *candidate, u64 now)
@@ -844,8 +851,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 	if (fair_by_deadline(p) && waiting->vruntime > f->vruntime)
 		return SY_SKIP;
 	if (candidate->first)
-		return fair_by_deadline(p) || fair_may_come(p, f, waiting, f->vruntime) ? SY_TAKE :
-											  SY_SKIP;
+		return SY_TAKE;
 	if (!best || fair_precedes(p, q, waiting, fair_vcpu_const(best)))
 		return SY_TAKE;
 	if (fair_vcpu_const(best)->skipped &&

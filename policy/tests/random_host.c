@@ -1024,6 +1024,8 @@ static struct sy_settings random_settings(void)
 	settings.slice_ns = below(2) ? 0 : magnitude();
 	settings.reserved_ns = below(2) ? 0 : magnitude();
 	settings.extra_time = below(2);
+	settings.boost_limit_ns = below(2) ? 0 : magnitude();
+	settings.boost_percent = below(2) ? 0 : magnitude();
 	return settings;
 }
 
@@ -1231,7 +1233,7 @@ static void yield(int i)
 static void summon(int i)
 {
 	count(CALL_summon);
-	after(sy_summon(&policy, domain_of(i), vcpus[i].state, now), i);
+	after(sy_summon(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
 }
 
 /* A pause-loop exit */

@@ -10,7 +10,7 @@ use std::ffi::c_char;
 /// Room for parameters, `SY_PARAMETER_WORDS`.
 pub const PARAMETER_WORDS: usize = 40;
 /// Governors of the core, `SY_GOVERNORS`.
-pub const GOVERNORS: usize = 4;
+pub const GOVERNORS: usize = 5;
 /// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
 pub const GOVERNOR_PARAMETER_WORDS: usize = 16;
 /// Room for what a governor keeps of the host, `SY_GOVERNOR_WORDS`.
@@ -18,7 +18,7 @@ const GOVERNOR_WORDS: usize = 8;
 /// Room for what a governor keeps of a domain, `SY_GOVERNOR_DOMAIN_WORDS`.
 const GOVERNOR_DOMAIN_WORDS: usize = 16;
 /// Most vintages of a discipline, `SY_VINTAGES`.
-pub const VINTAGES: usize = 4;
+pub const VINTAGES: usize = 5;
 
 /// A discipline and governors with their parameters: `struct sy_policy`.
 #[repr(C)]
@@ -46,6 +46,10 @@ pub struct Settings {
     pub reserved_ns: u64,
     /// `sedf`: 1 if spare time may be used as well.
     pub extra_time: u64,
+    /// `boost-credit`: the most that a vCPU of it saves.
+    pub boost_limit_ns: u64,
+    /// `boost-credit`: what it is given of a pCPU, in percent, instead of by weight.
+    pub boost_percent: u64,
 }
 
 /// What the host measured of a domain since the sample before: `struct sy_sample`.
@@ -99,6 +103,8 @@ state! {
         first: u32,
         /// When its moment ends, if it was summoned.
         moment_ns: u64,
+        /// Time that it may still run in the highest priority.
+        boost_ns: u64,
         /// Run time since its last pause-loop exit.
         unspun_ns: u64
     } state[13]
@@ -154,7 +160,7 @@ state! {
     Accounting {
         /// pCPUs of the host.
         pcpus: u64
-    } state[10]
+    } state[13]
 }
 
 impl Domain {
@@ -286,6 +292,7 @@ unsafe extern "C" {
     ) -> u64;
     pub safe fn sy_summon(
         policy: &Parameters,
+        queue: &Queue,
         domain: &mut Domain,
         vcpu: &mut Vcpu,
         now: u64,
@@ -413,12 +420,7 @@ unsafe extern "C" {
     pub safe fn sy_account_end(policy: &Parameters, accounting: &mut Accounting);
     pub safe fn sy_sample_ns(policy: &Parameters) -> u64;
     pub safe fn sy_late_ns(policy: &Parameters) -> u64;
-    pub safe fn sy_sample_begin(
-        policy: &Parameters,
-        governor: &mut Governor,
-        pcpus: u64,
-        now: u64,
-    );
+    pub safe fn sy_sample_begin(policy: &Parameters, governor: &mut Governor, pcpus: u64, now: u64);
     pub safe fn sy_sample_domain(
         policy: &Parameters,
         governor: &mut Governor,

@@ -214,9 +214,10 @@ pub fn governors() -> &'static [Governor] {
 }
 
 /// Policies that have a name of their own: a discipline with governors, as published.
-pub const PUBLISHED: [(&str, &str); 4] = [
+pub const PUBLISHED: [(&str, &str); 5] = [
     ("mcredit2", "credit2@xen-4.5+reset-boost"),
     ("load-weight", "credit@xen-4.2+load-weight"),
+    ("boost-credit", "credit@xen-3.3-fujitsu+boost-credit"),
     ("app-slice", "credit@xen-4.2+app-slice"),
     ("lockvisor", "fair@cfs+cosched"),
 ];

@@ -7,7 +7,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
-use steelyard_simulator::config::{Domain, GuestLocks, Host, Reservation, Task};
+use steelyard_simulator::config::{Boost, Domain, GuestLocks, Host, Reservation, Task};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 
 /// A host, its domains, and the policies to compare on it.
@@ -77,6 +77,9 @@ pub struct DomainEntry {
     /// Its reservation under `sedf`.
     #[serde(default)]
     pub sedf: Option<Reservation>,
+    /// The boost credit that it may save under `boost-credit`; without, what the policy says.
+    #[serde(default)]
+    pub boost: Option<Boost>,
     /// When it starts.
     #[serde(default)]
     pub start: Nanoseconds,
@@ -113,6 +116,7 @@ impl DomainEntry {
             pin: self.pin.clone(),
             slice: self.slice,
             sedf: self.sedf.clone(),
+            boost: self.boost.clone(),
             start: self.start,
             guest_slice: self.guest_slice,
             guest_locks: self.guest_locks,

@@ -161,6 +161,9 @@ pub struct Domain {
     /// Its reservation under `sedf`.
     #[serde(default)]
     pub sedf: Option<Reservation>,
+    /// The boost credit that it may save under `boost-credit`; without, what the policy says.
+    #[serde(default)]
+    pub boost: Option<Boost>,
     /// When it starts.
     #[serde(default)]
     pub start: Nanoseconds,
@@ -209,6 +212,7 @@ impl Domain {
             pin: vec![],
             slice: None,
             sedf: None,
+            boost: None,
             start: Nanoseconds(0),
             guest_slice: default_guest_slice(),
             guest_locks: GuestLocks::default(),
@@ -235,6 +239,17 @@ pub struct Reservation {
     /// Whether spare time may be used as well.
     #[serde(default)]
     pub extra_time: bool,
+}
+
+/// Boost credit of each vCPU of a domain under `boost-credit`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Boost {
+    /// The most that it saves; 0: none.
+    pub limit: Nanoseconds,
+    /// What the domain is given, in percent of one pCPU, instead of what it leaves unused; 0: that.
+    #[serde(default)]
+    pub ratio_percent: u32,
 }
 
 /// Threads in a domain that do the same work.

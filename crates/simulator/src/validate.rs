@@ -209,6 +209,40 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             }
             Ok(())
         }
+        Workload::Oltp(oltp) => {
+            path.positive("oltp.statement", oltp.statement)?;
+            path.range(
+                "oltp.reads",
+                (u64::from(oltp.reads) + u64::from(oltp.writes)).min(1 << 20),
+                1,
+                100_000,
+            )?;
+            path.range("oltp.writes", oltp.writes.into(), 0, 64)?;
+            path.range("oltp.kernel_entries", oltp.kernel_entries.into(), 0, 100_000)?;
+            path.range("oltp.kernel_locks", oltp.kernel_locks.into(), 1, 4096)?;
+            path.range("oltp.rows", oltp.rows.into(), 64, 1_000_000)?;
+            path.range("oltp.log_bytes", oltp.log_bytes, 0, 1 << 40)
+        }
+        Workload::Hackbench(hackbench) => {
+            path.range("hackbench.senders", hackbench.senders.into(), 1, 1024)?;
+            path.range("hackbench.messages", hackbench.messages.into(), 1, u32::MAX.into())?;
+            path.positive("hackbench.system_call", hackbench.system_call)?;
+            path.range("hackbench.locks", hackbench.locks.into(), 1, 4096)?;
+            path.range(
+                "hackbench.socket_messages",
+                hackbench.socket_messages.into(),
+                1,
+                u32::MAX.into(),
+            )?;
+            if task.threads % (2 * hackbench.senders) != 0 {
+                let problem = format!(
+                    "{} threads: a group has {} senders and as many receivers",
+                    task.threads, hackbench.senders
+                );
+                return Err(path.error("hackbench", problem));
+            }
+            Ok(())
+        }
         Workload::Replay(replay) => {
             if replay.threads.len() < task.threads as usize {
                 let problem = format!(
@@ -263,11 +297,23 @@ fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
         }
         Workload::Boot(boot) => EXCHANGE * threads * per_s(boot.compute.0.max(10_000)),
         Workload::Disk(disk) => EXCHANGE * threads * per_s(disk.block_service.0.max(10_000)),
+        // While the holder of a spin lock has no pCPU the others exit once per window.
+        Workload::Oltp(oltp) => {
+            let entries = 3 * u128::from(oltp.kernel_entries) + 1;
+            let entry = oltp.kernel_entry.0.saturating_add(oltp.kernel_hold.0);
+            let statement = oltp
+                .statement
+                .0
+                .saturating_add(u64::from(oltp.kernel_entries).saturating_mul(entry));
+            threads.min(pcpus) * (entries * per_s(statement) + exits_per_s(costs))
+        }
+        Workload::Hackbench(hackbench) => {
+            let message = hackbench.system_call.0.saturating_add(hackbench.hold.0);
+            threads.min(pcpus) * (CYCLE * per_s(message) + exits_per_s(costs))
+        }
         Workload::Spinlock(spinlock) => {
             let round = spinlock.compute.0.saturating_add(spinlock.hold.0);
-            // While the holder has no pCPU the others exit once per window.
-            let window = costs.pause_loop_window.0.saturating_add(costs.vm_exit.0);
-            threads.min(pcpus) * (2 * per_s(round) + per_s(window))
+            threads.min(pcpus) * (2 * per_s(round) + exits_per_s(costs))
         }
         Workload::Replay(replay) => {
             let rate = |thread: &crate::workload::ReplayThread| {
@@ -281,4 +327,10 @@ fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
             replay.threads.iter().map(|thread| rate(thread)).sum()
         }
     }
+}
+
+/// Pause-loop exits of a vCPU that does nothing but spin.
+fn exits_per_s(costs: &Costs) -> u128 {
+    let window = costs.pause_loop_window.0.saturating_add(costs.vm_exit.0);
+    1_000_000_000 / u128::from(window.max(1))
 }

@@ -122,6 +122,7 @@ fn slices_measures_and_traces_change_nothing() {
 const PINNED: &[(&str, u64)] = &[
     ("sedf@xen-4.2", 0xcce46ac789a1e208),
     ("credit@xen-3.3", 0x94d5857394b8b90e),
+    ("credit@xen-3.3-fujitsu", 0xf048f490de89ec7e),
     ("credit@xen-4.2", 0xc9318c66561a4400),
     ("credit@xen-4.5", 0xc5ef3cf173194f9f),
     ("credit@xen-4.20", 0x374cd1a7fac7fa6f),
@@ -131,6 +132,8 @@ const PINNED: &[(&str, u64)] = &[
     ("fair@eevdf", 0xf165417a8bcc0fab),
     ("mcredit2", 0x8fa11adcec77e8f7),
     ("load-weight", 0x07f9339551680828),
+    ("boost-credit", 0x125617b3a8ec0f77),
+    ("app-slice", 0x17e1b213adb38072),
     ("lockvisor", 0x85f543495ee9ad45),
 ];
 

@@ -290,10 +290,11 @@ impl Simulation {
         let mut summoned = 0;
         let mut best = (0, NONE);
         for sibling in self.domains[domain as usize].vcpus.clone() {
-            let entry = &mut self.vcpus[sibling as usize];
-            if !entry.queued {
+            if !self.vcpus[sibling as usize].queued {
                 continue;
             }
+            self.charge_lone(self.vcpus[sibling as usize].queue);
+            let entry = &mut self.vcpus[sibling as usize];
             let mut facts = 0;
             if !entry.woken {
                 facts |= fact::PREEMPTED;
@@ -324,7 +325,8 @@ impl Simulation {
         let now = self.policy_now();
         let entry = &mut self.vcpus[sibling as usize];
         let domain = &mut self.domains[entry.domain as usize].state;
-        let requests = ffi::sy_summon(&self.policy, domain, &mut entry.state, now);
+        let queue = &self.queues[entry.queue as usize].state;
+        let requests = ffi::sy_summon(&self.policy, queue, domain, &mut entry.state, now);
         self.vcpu_requests(sibling, requests);
         if requests & request::RESCHEDULE != 0 {
             self.interrupt(self.vcpus[sibling as usize].state.pcpu);

@@ -338,6 +338,9 @@ impl Simulation {
             reserved_ns: reservation.map_or(0, |reservation| reservation.slice.0),
             // Who reserves nothing lives on spare time too, as Xen's guests did.
             extra_time: reservation.is_none_or(|reservation| reservation.extra_time).into(),
+            // 0 would be "not asked"; 1 ns is less than any credit.
+            boost_limit_ns: config.boost.as_ref().map_or(0, |boost| boost.limit.0.max(1)),
+            boost_percent: config.boost.as_ref().map_or(0, |boost| boost.ratio_percent.into()),
         };
         let now = self.policy_now();
         ffi::sy_domain_init(&self.policy, &mut state, &settings, config.vcpus.into(), now);

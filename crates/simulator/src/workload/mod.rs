@@ -10,6 +10,8 @@ mod backend;
 mod boot;
 mod busy;
 mod disk;
+mod hackbench;
+mod oltp;
 mod ping;
 mod replay;
 mod spinlock;
@@ -26,6 +28,8 @@ pub(crate) use backend::Backend;
 pub use boot::Boot;
 pub use busy::Busy;
 pub use disk::Disk;
+pub use hackbench::Hackbench;
+pub use oltp::Oltp;
 pub use ping::Ping;
 pub use replay::{Burst, Replay, ReplayThread};
 pub use spinlock::Spinlock;
@@ -59,6 +63,10 @@ pub enum Workload {
     Boot(Boot),
     /// Threads that share a spin lock.
     Spinlock(Spinlock),
+    /// SysBench OLTP: transactions with row locks, kernel spin locks and storage waits.
+    Oltp(Oltp),
+    /// hackbench: groups of processes that send each other messages over sockets.
+    Hackbench(Hackbench),
     /// The run and sleep times of recorded threads.
     Replay(Replay),
 }
@@ -76,6 +84,8 @@ impl Workload {
             Workload::Video(_) => "video",
             Workload::Boot(_) => "boot",
             Workload::Spinlock(_) => "spinlock",
+            Workload::Oltp(_) => "oltp",
+            Workload::Hackbench(_) => "hackbench",
             Workload::Replay(_) => "replay",
         }
     }
@@ -91,6 +101,8 @@ impl Workload {
             Workload::Video(config) => Box::new(video::Program::new(config, threads)),
             Workload::Boot(config) => Box::new(boot::Program::new(config, threads)),
             Workload::Spinlock(config) => Box::new(spinlock::Program::new(config, threads)),
+            Workload::Oltp(config) => Box::new(oltp::Program::new(config, threads)),
+            Workload::Hackbench(config) => Box::new(hackbench::Program::new(config, threads)),
             Workload::Replay(config) => Box::new(replay::Program::new(config)),
         }
     }
@@ -105,7 +117,20 @@ macro_rules! into_workload {
         })*
     };
 }
-into_workload!(Busy, SysbenchCpu, Web, Ping, Stream, Disk, Video, Boot, Spinlock, Replay);
+into_workload!(
+    Busy,
+    SysbenchCpu,
+    Web,
+    Ping,
+    Stream,
+    Disk,
+    Video,
+    Boot,
+    Spinlock,
+    Oltp,
+    Hackbench,
+    Replay
+);
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug)]

@@ -59,7 +59,7 @@
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
-#define SY_ACCOUNTING_WORDS 13
+#define SY_ACCOUNTING_WORDS 12
 /* The same for a governor: of the host, of a domain, and for its parameters. */
 #define SY_GOVERNOR_WORDS 8
 #define SY_GOVERNOR_DOMAIN_WORDS 16

@@ -38,7 +38,7 @@
  *  - A yield that nobody took up is forgotten at the next tick.
  *  - overflow kept: the talk says that a vCPU above its upper bound keeps its credit; it keeps the
  *    bound, and as in 3.3 it is no longer active. level: each active vCPU gets the mean of its
- *    domain's, to a credit.
+ *    domain's, rounded down, so that all have the same priority after accounting.
  *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first.
  *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
@@ -212,8 +212,7 @@ struct credit_accounting {
 	/* From its domain to the vCPUs: */
 	u64 share; /* credits for each active vCPU */
 	u64 cap_share; /* each one's part of the cap */
-	s64 level; /* mean credits of the active vCPUs, rounded down */
-	u64 level_rest; /* how many of them get one more */
+	s64 level; /* mean credits of its active vCPUs, rounded down */
 	/* From a vCPU to a governor: */
 	u64 unused; /* credits that it had above one accounting's */
 };
@@ -591,7 +590,6 @@ static inline void credit_find_level(struct credit_accounting *ca, const struct 
 		ca->level = -(s64)credit_divide_up(-(u64)cd->credits, vcpus);
 	else
 		ca->level = (s64)((u64)cd->credits / vcpus);
-	ca->level_rest = (u64)cd->credits - (u64)ca->level * vcpus;
 }
 
 SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting *a,
@@ -655,10 +653,8 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 	ca->unused = 0;
 	if (!cv->active)
 		return 0;
-	if (p->parameter[CREDIT_LEVEL]) {
-		credits = ca->level + (ca->level_rest ? 1 : 0);
-		ca->level_rest -= ca->level_rest ? 1 : 0;
-	}
+	if (p->parameter[CREDIT_LEVEL])
+		credits = ca->level;
 	credits += (s64)ca->share;
 	if (credits < 0) {
 		cv->priority = CREDIT_OVER;

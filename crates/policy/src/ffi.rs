@@ -160,7 +160,7 @@ state! {
     Accounting {
         /// pCPUs of the host.
         pcpus: u64
-    } state[13]
+    } state[12]
 }
 
 impl Domain {

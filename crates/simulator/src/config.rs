@@ -232,9 +232,11 @@ impl Domain {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reservation {
-    /// 10 us .. 10 s.
+    /// 10 us .. 10 s. Without period and slice the domain's part is that of its weight.
+    #[serde(default)]
     pub period: Nanoseconds,
     /// The time reserved in each period, at least 5 us.
+    #[serde(default)]
     pub slice: Nanoseconds,
     /// Whether spare time may be used as well.
     #[serde(default)]

@@ -129,7 +129,8 @@ impl Setup {
             path.positive("slice", slice)?;
         }
         path.positive("guest_slice", domain.guest_slice)?;
-        if let Some(Reservation { period, slice, .. }) = &domain.sedf {
+        let asks = |reservation: &&Reservation| reservation.period.0 > 0 || reservation.slice.0 > 0;
+        if let Some(Reservation { period, slice, .. }) = domain.sedf.as_ref().filter(asks) {
             // The limits of Xen 4.5's sedf.
             if !(Nanoseconds::from_us(10)..=Nanoseconds::from_s(10)).contains(period) {
                 return Err(path.error("sedf.period", format!("`{period}`: 10 us to 10 s")));

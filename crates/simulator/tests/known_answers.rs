@@ -93,6 +93,54 @@ fn sedf_runs_the_earliest_deadline() {
     assert_eq!(timeline(&setup, &policy("sedf"), 100 * MS), expected);
 }
 
+/// By weight 1:2, without spare time: of each 100 ms the 5 ms that SEDF holds back are nobody's.
+#[test]
+fn sedf_without_spare_time_gives_parts_by_weight() {
+    let reservation =
+        |extra_time| Reservation { period: Nanoseconds(0), slice: Nanoseconds(0), extra_time };
+    let shares = |extra_time| {
+        let domains = [("a", 256), ("b", 512)].map(|(name, weight)| Domain {
+            sedf: Some(reservation(extra_time)),
+            ..busy_domain(name, weight)
+        });
+        let setup = Setup { host: free_host(1), domains: domains.to_vec() };
+        let run = run(&setup, &policy("sedf"), 1, 60 * S);
+        (share(&run, 0), share(&run, 1))
+    };
+    let (a, b) = shares(false);
+    assert_near(a, 95.0 / 3.0, 0.001, &"a");
+    assert_near(b, 190.0 / 3.0, 0.001, &"b");
+    let (a, b) = shares(true);
+    assert_near(a + b, 100.0, 0.001, &"both");
+    assert_near(b / a, 2.0, 0.01, &"b to a");
+}
+
+/// 1000 events of 1 ms over four threads, each with a pCPU of its own.
+#[test]
+fn sysbench_takes_its_events_over_its_threads() {
+    let sysbench = SysbenchCpu { events: 1000, event: Nanoseconds::from_ms(1) };
+    for policy in policies() {
+        let domain = Domain::new("sysbench", 4).with_task(4, sysbench.clone());
+        let run = run(&Setup { host: free_host(4), domains: vec![domain] }, &policy, 1, S);
+        let total_s = value(&run.domains[0].tasks[0], "total time");
+        assert_near(total_s, 0.25, 0.001, &policy);
+    }
+}
+
+/// The load program of Mcredit2's publication, alone: 27 of 227 ms.
+#[test]
+fn the_load_program_has_its_duty() {
+    let (compute, sleep) = (Nanoseconds::from_ms(27), Nanoseconds::from_ms(200));
+    for policy in policies() {
+        let load = Busy { compute, sleep, ..Busy::default() };
+        let domain = Domain::new("load", 4).with_task(4, load);
+        let setup = Setup { host: free_host(4), domains: vec![domain] };
+        // 100 rounds.
+        let run = run(&setup, &policy, 1, 100 * 227 * MS);
+        assert_near(share(&run, 0), 4.0 * 100.0 * 27.0 / 227.0, 0.001, &policy);
+    }
+}
+
 /// Weights 1:2 on one pCPU, ticks at 2, 6, 10, ... ms. The latency of 6 ms gives turns of 2 and
 /// 4 ms; who has had more than its turn at a tick gives way if the other's virtual runtime is not
 /// greater. Virtual ms: a 6 | b 8 | a 10 | b 12 | ...

@@ -13,7 +13,7 @@ use steelyard_simulator::units::Nanoseconds;
 use crate::SYSTEMS;
 use crate::file::{
     CalibrationFile, Claim, ExperimentFile, Figure, Matrix, Metric, Parameter, PublishedFile,
-    Table, Test, VariantEntry, X,
+    Table, Test, TimeMeasure, VariantEntry, X,
 };
 
 /// Every file of every experiment: its path, and its text.
@@ -149,10 +149,11 @@ impl Experiment {
         experiment.check(&main)?;
         experiment.check_tables(&published, &experiment.published)?;
         experiment.check_tables(&calibration, &experiment.calibrated)?;
+        experiment.check_calibration(&calibration, &main, &source)?;
         Ok(experiment)
     }
 
-    /// The scenarios' text, for tests.
+    /// The metric of this name.
     pub(crate) fn metric(&self, name: &str) -> Option<&Metric> {
         self.file.metric.get(name)
     }
@@ -197,8 +198,12 @@ impl Experiment {
                 }
             }
             let windowed = metric.every.is_some() || metric.from.0 > 0;
-            if windowed && metric.time != Some(crate::file::TimeMeasure::SharePercent) {
-                return at("only `share_percent` can be measured over a part of the time");
+            let divisible =
+                metric.value.is_some() || metric.time == Some(TimeMeasure::SharePercent);
+            if windowed && !divisible {
+                return at(
+                    "only `share_percent`, rates and means can be measured over a part of the time",
+                );
             }
             if metric.every.is_some_and(|every| every.0 == 0) {
                 return at("`every` is 0");
@@ -275,6 +280,82 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+impl Experiment {
+    /// What these tables are about: metric, variant and, of a series, index.
+    fn told<'a>(&'a self, tables: &'a [Table]) -> impl Iterator<Item = (&'a str, String, usize)> {
+        let figures = self.file.figure.iter();
+        figures.flat_map(|figure| figure.curve.iter().map(move |curve| (figure, curve))).flat_map(
+            move |(figure, curve)| {
+                let told = move |point: &Point<'_>| {
+                    value_at(tables, &figure.name, &curve.name, point.x).is_some()
+                };
+                self.points(figure, curve)
+                    .filter(told)
+                    .map(|point| (point.metric, point.variant, point.index))
+            },
+        )
+    }
+
+    /// Nothing that was used to fit a parameter is used to check: neither published values, nor a
+    /// claim about one of them alone. And fitted parameters have the values that they are said to.
+    fn check_calibration(
+        &self,
+        calibration: &Source,
+        main: &Source,
+        file: &dyn Fn(&str) -> Result<Source, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let fitted: Vec<_> = self.told(&self.calibrated).collect();
+        if let Some((metric, variant, _)) =
+            self.told(&self.published).find(|told| fitted.contains(told))
+        {
+            let message = format!(
+                "`{metric}` of `{variant}` is here and in published.toml: fitted on a check"
+            );
+            return Err(Diagnostic::of_file(&calibration.name, message));
+        }
+        for (index, claim) in self.file.claim.iter().enumerate() {
+            let Test::Bounds { metric, variant, .. } = &claim.test else { continue };
+            if fitted.iter().any(|told| told.0 == metric && told.1 == *variant) {
+                let path = ["claim", &index.to_string(), "test"];
+                let message = "a parameter was fitted on this: it checks nothing".to_owned();
+                return Err(error(main, &path, message));
+            }
+        }
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            let at = |key: &str, message: String| {
+                error(calibration, &["parameter", &index.to_string(), key], message)
+            };
+            let figures = || self.calibrated.iter().map(|table| table.figure.as_str());
+            if !figures().any(|figure| figure == parameter.fitted_on) {
+                let message = unknown("figure of this file", &parameter.fitted_on, figures());
+                return Err(at("fitted_on", message));
+            }
+            for name in &parameter.scenarios {
+                let scenario = file(&format!("{name}.toml")).map_err(|missing| {
+                    at("scenarios", format!("{}: {}", missing.file, missing.message))
+                })?;
+                let set = vec![format!("{}={}", parameter.key, parameter.value)];
+                let [plain, again] = [vec![], set].map(|set| {
+                    let options = Options { set, ..Options::default() };
+                    load_text(&scenario.name, &scenario.text, &options)
+                });
+                let again = again.map_err(|error| at("key", error.message))?;
+                if again.setup != plain?.setup {
+                    let message = format!("`{}` has another value in {name}.toml", parameter.key);
+                    return Err(at("value", message));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was published at a place.
+pub(crate) fn value_at(tables: &[Table], figure: &str, curve: &str, x: &X) -> Option<f64> {
+    let tables = tables.iter().filter(|table| table.figure == figure);
+    tables.flat_map(|table| table.values_of(curve)).find(|(place, _)| *place == x).map(|(_, v)| v)
 }
 
 /// What a curve is measured by at one place.

@@ -62,6 +62,10 @@ pub struct Metric {
     /// ... and the figure that it reports.
     #[serde(default)]
     pub value: Option<String>,
+    /// Of a value that is a mean: the rate, of the same task, of what it is the mean over. Without
+    /// it a mean cannot be measured from a later time on.
+    #[serde(default)]
+    pub per: Option<String>,
     /// How several domains become one figure.
     #[serde(default)]
     pub over: Over,

@@ -2,7 +2,7 @@
 //! From runs to the figures that claims speak of.
 
 use serde::{Deserialize, Serialize};
-use steelyard_simulator::measure::{DomainMeasure, Run};
+use steelyard_simulator::measure::{DomainMeasure, Run, TaskMeasure as TaskFigures};
 
 use crate::experiment::matches;
 use crate::file::{HostMeasure, Metric, Over, TimeMeasure};
@@ -112,16 +112,8 @@ impl Metric {
                     let elapsed_ns = end.elapsed_ns - before.map_or(0, |run| run.elapsed_ns);
                     values.push(of_domain(measure, domain, earlier, elapsed_ns));
                 }
-                None => {
-                    let tasks =
-                        domain.tasks.iter().filter(|task| Some(&task.name) == self.task.as_ref());
-                    let figures = tasks.flat_map(|task| &task.values);
-                    // What one of them could not measure is not known of all.
-                    for figure in figures.filter(|figure| Some(&figure.name) == self.value.as_ref())
-                    {
-                        values.push(figure.value?);
-                    }
-                }
+                // What one of them could not measure is not known of all.
+                None => values.extend(self.of_tasks(domain, end, earlier.zip(before))?),
             }
         }
         let sum = || values.iter().sum::<f64>();
@@ -135,6 +127,46 @@ impl Metric {
             Over::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
         })
     }
+}
+
+impl Metric {
+    /// The figures that the domain's tasks report; where one has nothing to measure, none.
+    fn of_tasks(
+        &self,
+        domain: &DomainMeasure,
+        end: &Run,
+        before: Option<(&DomainMeasure, &Run)>,
+    ) -> Option<Vec<f64>> {
+        let tasks = domain.tasks.iter().enumerate();
+        let named = tasks.filter(|(_, task)| Some(&task.name) == self.task.as_ref());
+        let mut values = vec![];
+        for (index, task) in named {
+            let value = self.value.as_deref().unwrap_or_default();
+            let end_s = end.elapsed_ns as f64 / 1e9;
+            let later = figure(task, value)?;
+            let Some((earlier, run)) = before else {
+                values.push(later);
+                continue;
+            };
+            let begin_s = run.elapsed_ns as f64 / 1e9;
+            let earlier = earlier.tasks.get(index)?;
+            // Of nothing there is no mean yet, and what was not counted weighs nothing.
+            let before = figure(earlier, value).unwrap_or(0.0);
+            let (weight, weight_before) = match &self.per {
+                Some(rate) => (figure(task, rate)? * end_s, figure(earlier, rate)? * begin_s),
+                // A rate is itself a mean over time.
+                None => (end_s, begin_s),
+            };
+            let gained = weight - weight_before;
+            let mean = (gained > 0.0).then(|| (later * weight - before * weight_before) / gained);
+            values.push(mean?);
+        }
+        Some(values)
+    }
+}
+
+fn figure(task: &TaskFigures, name: &str) -> Option<f64> {
+    task.values.iter().find(|value| value.name == name)?.value
 }
 
 pub(crate) fn of_host(measure: HostMeasure, run: &Run) -> f64 {

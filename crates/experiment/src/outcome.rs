@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SYSTEMS;
 use crate::claim::{Measured, Published, judge};
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, Point, value_at};
 use crate::file::{Better, Known, X};
 use crate::measure::Spread;
 use crate::run::VariantRuns;
@@ -337,12 +337,6 @@ impl Experiment {
         }
         values
     }
-}
-
-/// What was published at a place.
-fn value_at(tables: &[crate::file::Table], figure: &str, curve: &str, x: &X) -> Option<f64> {
-    let tables = tables.iter().filter(|table| table.figure == figure);
-    tables.flat_map(|table| table.values_of(curve)).find(|(place, _)| *place == x).map(|(_, v)| v)
 }
 
 fn figures(experiment: &Experiment, measured: &Runs<'_>) -> Vec<FigureOutcome> {

@@ -66,7 +66,7 @@ fn row(
     writeln!(writer)
 }
 
-/// A cell is one line, and its end is a bar.
+/// A cell is one line, its end is a bar, and names are no HTML: only breaks of lines are.
 fn escape(text: &str) -> String {
-    text.replace('\n', " ").replace('|', "\\|").replace(" < ", " &lt; ")
+    text.replace('\n', " ").replace('|', "\\|").replace('<', "&lt;").replace("&lt;br>", "<br>")
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The experiments that are shipped: each can be read, everything that it measures is there, and its
+//! claims are in the state that it says.
+
+use std::collections::BTreeSet;
+
+use steelyard_experiment::{Experiment, Reproduction, SYSTEMS, State, named, names, run};
+
+fn all() -> Vec<Experiment> {
+    names().into_iter().map(|name| named(name).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+#[test]
+fn there_is_one_for_each_publication() {
+    assert_eq!(names(), ["app-slice", "boost-credit", "cosched", "load-weight", "mcredit2"]);
+    assert_eq!(SYSTEMS.len(), names().len());
+}
+
+/// One seed each, so that it does not take long: medians over ten are what `steelyard reproduce`
+/// shows. Which claims hold with this seed is written down, so that a change of any is seen.
+#[test]
+fn claims_are_in_the_state_that_is_written_down() {
+    let outcomes = run(&all(), 1, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
+    for outcome in &outcomes {
+        let unmeasured: BTreeSet<_> = outcome
+            .claims
+            .iter()
+            .filter(|claim| claim.measured.iter().any(|figure| figure.value.is_none()))
+            .map(|claim| &claim.says)
+            .collect();
+        assert!(unmeasured.is_empty(), "{}: nothing measured for {unmeasured:#?}", outcome.name);
+        for figure in &outcome.figures {
+            let points = figure.curves.iter().flat_map(|curve| &curve.points);
+            let missing = points.filter(|point| point.measured.is_none()).count();
+            assert_eq!(missing, 0, "{}: points of {} not measured", outcome.name, figure.name);
+        }
+        let matrix = outcome.matrix.as_ref();
+        let cells = matrix.map(|matrix| matrix.systems.as_slice()).unwrap_or_default();
+        assert_eq!(cells.len(), SYSTEMS.len(), "{}", outcome.name);
+        for cell in cells {
+            assert!(cell.without.is_some() != cell.gain.is_some(), "{}: {cell:?}", outcome.name);
+        }
+    }
+    let reproduction = Reproduction::new(1, outcomes);
+    let unexpected: Vec<_> = reproduction
+        .unexpected()
+        .map(|(outcome, claim)| {
+            let is = if claim.state == State::Fails { "does not hold" } else { "holds" };
+            format!("{}: {is}: {}: {:?}", outcome.name, claim.says, claim.measured)
+        })
+        .collect();
+    assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let experiment = [named("boost-credit").unwrap_or_else(|error| panic!("{error}"))];
+    let [one, three] = [1, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let run = || run(&experiment, 2, &|_| {});
+        pool.map(|pool| pool.install(run)).unwrap_or_else(|error| panic!("{error}"))
+    });
+    assert!(one.is_ok() && one == three);
+}

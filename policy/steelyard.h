@@ -366,19 +366,17 @@ SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struc
 	}
 }
 
-/* By how much CPU time the vCPU has had more than its part, in its queue; below 0: less. */
-static inline s64 sy_ahead_ns(const struct sy_policy *p, const struct sy_queue *q,
-			      const struct sy_vcpu *v)
+/* Whether the discipline would get back the time that this waiting vCPU borrows. */
+static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queue *q,
+				 const struct sy_vcpu *v)
 {
 	switch (p->discipline) {
 	case SY_CREDIT:
-		return credit_ahead_ns(p, v);
-	case SY_CREDIT2:
-		return credit2_ahead_ns(p, q, v);
+		return credit_may_borrow(v);
 	case SY_FAIR:
-		return fair_ahead_ns(q, v);
+		return fair_may_borrow(q, v, cosched_parameter(p, COSCHED_AHEAD_NS));
 	default:
-		return 0;
+		return false;
 	}
 }
 
@@ -387,7 +385,7 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 		  struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
 {
 	if (cosched_governs(p))
-		return cosched_rank(p, v, facts, waited_ns, sy_ahead_ns(p, q, v));
+		return sy_may_borrow(p, q, v) ? cosched_rank(p, v, facts, waited_ns) : 0;
 	switch (p->discipline) {
 	case SY_FAIR:
 		return fair_rank(p, d, v, facts);
@@ -586,9 +584,6 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 /* Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. */
 SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
 {
-	/* Who borrows time has no queue reset for that. */
-	if (v->first || v->moment_ns)
-		return 0;
 	switch (p->discipline) {
 	case SY_CREDIT2:
 		return credit2_reset_due(p, q, v);

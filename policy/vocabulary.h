@@ -122,6 +122,7 @@ struct sy_vcpu {
 	u32 runnable; /* 1: running or waiting; written by the host before the call that tells it */
 	u32 index; /* number in its domain, from 0; written by the host before init */
 	u32 first; /* knob: 1: summoned, comes first in its queue until it starts */
+	u32 passed_over; /* 1: it spun and was not summoned the last time; see sy_pass_over() */
 	u64 moment_ns; /* when the moment ends for which it was summoned */
 	u64 boost_ns; /* knob: time that it may still run in the highest priority; disciplines take it */
 	u64 unspun_ns; /* run time since its last pause-loop exit */
@@ -329,6 +330,16 @@ static inline bool sy_interval_ends(u64 *began_ns, u64 interval_ns, u64 sample_n
 		return false;
 	*began_ns = sy_max(now, 1);
 	return true;
+}
+
+/*
+ * Whether to summon somebody else than this vCPU, which spins itself: yes every first time, no every
+ * second. Of a ticket lock's waiters the next in line spins too, and the others wait for it.
+ */
+static inline bool sy_pass_over(struct sy_vcpu *v)
+{
+	v->passed_over = !v->passed_over;
+	return v->passed_over;
 }
 
 /* A signed value as a key: the order of s64 becomes that of u64. */

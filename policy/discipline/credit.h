@@ -365,14 +365,10 @@ SY_FN s64 credit_credits(const struct sy_vcpu *v)
 	return credit_vcpu_const(v)->credits;
 }
 
-/* By how much CPU time it is in debt; below 0: has credit. */
-static inline s64 credit_ahead_ns(const struct sy_policy *p, const struct sy_vcpu *v)
+/* Debt is forgiven below the floor, so only who has credit left may be summoned out of turn. */
+static inline bool credit_may_borrow(const struct sy_vcpu *v)
 {
-	s64 credits = sy_smin(sy_smax(credit_credits(v), CREDIT_DEEPEST), (s64)CREDIT_LIMIT);
-
-	if (credits < 0)
-		return (s64)((0 - (u64)credits) * SY_MS / credit_per_ms(p));
-	return -(s64)((u64)credits * SY_MS / credit_per_ms(p));
+	return credit_credits(v) >= 0;
 }
 
 /* ---- Who is next, for how long ---- */

@@ -461,13 +461,6 @@ SY_FN u32 credit2_domain_timer(const struct sy_policy *p, struct sy_domain *d, u
 
 /* ---- Who is next, for how long ---- */
 
-/* By how much CPU time, at the greatest weight of the queue, it is in debt; below 0: has credit. */
-static inline s64 credit2_ahead_ns(const struct sy_policy *p, const struct sy_queue *q,
-				   const struct sy_vcpu *v)
-{
-	return -sy_smin(sy_smax(credit2_credit_ns(p, q, v), -(s64)SY_FOREVER), (s64)SY_FOREVER);
-}
-
 SY_FN u64 credit2_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		      struct sy_vcpu *v, u64 now)
 {

@@ -45,8 +45,10 @@
  *    new vCPU starts without lag.
  *  - 2.6.38 averages a group's load over a window that is halved when full: here half-lives.
  *  - KVM stops at the first sibling that it can yield to; here all are asked, so that those who spin
- *    are told off in turn at each exit, not only when their turn has come. In 6.12 NEXT_BUDDY is off,
+ *    are passed over in turn at each exit, not only when their turn has come. In 6.12 NEXT_BUDDY is off,
  *    and with it what a directed yield asks of the sibling's queue (until PICK_BUDDY of 6.14).
+ *  - In 6.12 each yield puts the deadline off by a slice more, and no tick ends a run before its
+ *    deadline: a vCPU that yields often may then keep its pCPU for seconds (until the forfeit of 6.19).
  *  - A vCPU that sleeps with negative lag stays in the sums in 6.12 until its lag is made up for.
  *    Here it leaves them, and keeps its virtual runtime while the queue's virtual time catches up.
  *    Whoever wakes asks for a new slice, also where 6.12 would let it finish the old one.
@@ -156,6 +158,8 @@ _Static_assert((int)FAIR_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit"
 /* Longest run, 4.8 hours, that is charged at once: x FAIR_WEIGHT_UNIT it fits a signed 64 bits. */
 #define FAIR_RUN_MAX_NS (1ULL << 44)
 #define FAIR_VRUNTIME_START (1ULL << 62)
+/* Farthest deadline of who yields, from its virtual runtime: x a weight it fits 63 bits. */
+#define FAIR_DEADLINE_MAX (1ULL << 36)
 #define FAIR_NOBODY (~0ULL)
 #define FAIR_LOAD_WAITING (1ULL << 62)
 
@@ -185,7 +189,6 @@ struct fair_vcpu {
 	u32 place; /* enum fair_place */
 	u32 protected; /* 1: run to parity: chosen, slice not consumed */
 	u32 skipped; /* 1: it yields to a sibling: the next choice is for another, if that is fair */
-	u32 told_off; /* 1: it spun and was not yielded to the last time */
 	struct fair_average runnable;
 	struct budget_grant grant;
 };
@@ -630,21 +633,22 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	s->deadline += fair_virtual(s->slice_ns, s->weight);
+	/* Who yields all the time comes last; farther off its deadline could not be scaled. */
+	s->deadline = sy_min(s->deadline + fair_virtual(s->slice_ns, s->weight),
+			     s->vruntime + FAIR_DEADLINE_MAX);
 	s->protected = 0;
 	return 0;
 }
 
 /* ---- Pause-loop exits ---- */
 
-/* By how much more CPU time than its part it has had. */
-static inline s64 fair_ahead_ns(const struct sy_queue *q, const struct sy_vcpu *v)
+/* Whether it has had no more CPU time than its part and this. Nothing borrowed is forgiven. */
+static inline bool fair_may_borrow(const struct sy_queue *q, const struct sy_vcpu *v, u64 ahead_ns)
 {
 	const struct fair_vcpu *s = fair_vcpu_const(v);
-	s64 limit = (s64)fair_virtual(10 * SY_S, s->weight);
-	s64 ahead = fair_difference(s->vruntime, fair_queue_const(q)->vruntime);
 
-	return fair_scaled(sy_smin(sy_smax(ahead, -limit), limit), s->weight, FAIR_WEIGHT_UNIT);
+	return fair_difference(s->vruntime, fair_queue_const(q)->vruntime) <=
+	       (s64)fair_virtual(ahead_ns, s->weight);
 }
 
 /* Order vruntime: whether it may come before its turn: it is ahead by a granularity at most. */
@@ -666,16 +670,12 @@ SY_FN enum sy_gang fair_spin(const struct sy_policy *p)
 SY_FN u64 fair_rank(const struct sy_policy *p, const struct sy_domain *d, struct sy_vcpu *v, u32 facts)
 {
 	const struct fair_domain *fd = (const struct fair_domain *)d->state;
-	struct fair_vcpu *s = fair_vcpu(v);
 	u64 vcpus = sy_clamp(d->vcpus, 1, 1ULL << 32);
 
 	if (facts & SY_PREEMPTED && !(facts & SY_IN_KERNEL))
 		return 0;
-	if (!v->unspun_ns) {
-		s->told_off = !s->told_off;
-		if (s->told_off)
-			return 0;
-	}
+	if (!v->unspun_ns && sy_pass_over(v))
+		return 0;
 	return vcpus - (v->index + vcpus - fd->yielded_to % vcpus + vcpus - 1) % vcpus;
 }
 

@@ -101,6 +101,8 @@ state! {
         index: u32,
         /// 1: summoned, comes first in its queue.
         first: u32,
+        /// 1: it spun and was passed over the last time.
+        passed_over: u32,
         /// When its moment ends, if it was summoned.
         moment_ns: u64,
         /// Time that it may still run in the highest priority.

@@ -437,7 +437,9 @@ fn lock_holders_lose_their_pcpu() {
             value(&run.domains[0].tasks[0], "acquisition worst")
         };
         let hold_ms = Spinlock::default().hold.0 as f64 / 1e6;
-        assert!(worst_ms(2) <= 1.001 * hold_ms, "{policy}");
+        // KVM of 2.6.38 lets the spinner sleep though the holder runs.
+        let sleeps = policy.value("pause_loop") == Some(2);
+        assert!(sleeps || worst_ms(2) <= 1.001 * hold_ms, "{policy}");
         assert!(worst_ms(1) >= 20.0 * hold_ms, "{policy}");
     }
 }

@@ -331,6 +331,25 @@ fn an_overloaded_server_refuses_or_comes_too_late() {
     }
 }
 
+/// Asked for four times as much as its cap lets it do, a server does what the cap lets it do.
+#[test]
+fn a_capped_server_answers_as_much_as_its_cap_allows() {
+    for policy in policies() {
+        if ["credit2@xen-4.5", "fair@cfs"].contains(&policy.to_string().as_str()) {
+            continue; // They know no caps.
+        }
+        let web = Web {
+            client: Client::Open { rate_per_s: 1000, timeout: Nanoseconds(0) },
+            service: Nanoseconds::from_ms(1),
+            ..Web::default()
+        };
+        let mut setup = alone(free_host(1), web);
+        setup.domains[0].cap_percent = 25;
+        let run = run(&setup, &policy, 1, 60 * S);
+        assert_near(value(&run.domains[0].tasks[0], "requests"), 250.0, 0.01, &policy);
+    }
+}
+
 /// Without jitter, at 30 frames a second: a group of 12 takes 16 + 3 x 11 + 8 x 9 ms to decode and
 /// 12 x 1 ms to show, the sound 2 % on top. In 10 s the time of 299 frames is over, and 1000 periods
 /// of sound were asked for.
@@ -376,21 +395,26 @@ fn a_video_that_is_too_slow_drops_all_but_the_first_frame() {
     }
 }
 
-/// Alone, one thread: all its CPU time, and the disk's for each piece. The pieces of 3000 steps are
-/// on average 1 % off at most, as a rule.
+/// Alone, one thread: all its CPU time, and the disk's for each piece. Of ten boots with 3000 steps
+/// each, bursts with 3.1 times their mean as standard deviation are 1.8 % off, as a rule.
 #[test]
 fn a_boot_takes_its_cpu_time_and_that_of_the_disk() {
     let Io { disk_latency, disk_mbyte_per_s, .. } = Io::default();
     let boot = Boot::default();
     let read_ns = disk_latency.0 + boot.read_bytes * 1_000 / disk_mbyte_per_s;
     for policy in policies() {
-        let run = run(&alone(free_host(1), boot.clone()), &policy, 1, 60 * S);
-        let task = &run.domains[0].tasks[0];
-        let gotten_s = run.domains[0].time.gotten_ns as f64 / 1e9;
-        assert_near(gotten_s, (boot.steps * boot.compute.0) as f64 / 1e9, 0.05, &policy);
-        let disk_s = (boot.steps * read_ns) as f64 / 1e9;
-        assert_near(value(task, "boot time") - gotten_s, disk_s, 0.03, &policy);
-        assert_eq!(value(task, "booted"), 100.0, "{policy}");
+        let (mut gotten_s, mut boot_s) = (0.0, 0.0);
+        for seed in 1..=10 {
+            let run = run(&alone(free_host(1), boot.clone()), &policy, seed, 60 * S);
+            let task = &run.domains[0].tasks[0];
+            assert_eq!(value(task, "booted"), 100.0, "{policy}");
+            gotten_s += run.domains[0].time.gotten_ns as f64 / 1e9;
+            boot_s += value(task, "boot time");
+        }
+        let cpu_s = (10 * boot.steps * boot.compute.0) as f64 / 1e9;
+        assert_near(gotten_s, cpu_s, 0.05, &policy);
+        let disk_s = (10 * boot.steps * read_ns) as f64 / 1e9;
+        assert_near(boot_s - gotten_s, disk_s, 0.01, &policy);
     }
 }
 

@@ -3,8 +3,10 @@
 //! reads a piece of the disk and then computes, until none is left; then it is idle.
 //!
 //! A boot alternates between waiting for the disk, for pieces of 4 to 64 KB all over it, and bursts
-//! of CPU time of very different length while services start side by side. So a piece is uniform
-//! over `read_bytes` +- 90 % and a burst exponential with mean `compute`.
+//! of CPU time while services start side by side. A piece is uniform over `read_bytes` +- 90 %. Bursts
+//! have the mean `compute` and are hyperexponential, as textbooks have it of CPU bursts: many short
+//! and few long ones. Here one of 20 is ten times as long on average, which makes half of the CPU
+//! time.
 //!
 //! The defaults make 15 s of CPU time and 96 MB: the order of a desktop system of 2008. To be
 //! calibrated, on the boot of one guest alone: `steps` on its disk requests, `compute` on its CPU
@@ -38,6 +40,10 @@ impl Default for Boot {
 
 /// How much sizes differ: 4 to 60 KB around 32.
 const READ_JITTER_PERCENT: u32 = 90;
+
+/// Of so many bursts one is long, and by how much.
+const BURSTS_PER_LONG: u64 = 20;
+const LONG_FACTOR: u64 = 10;
 
 #[derive(Clone, Copy)]
 enum Doing {
@@ -76,7 +82,14 @@ impl super::Program for Program {
         match *doing {
             Doing::Reading => {
                 *doing = Doing::Computing;
-                return Step::Compute(guest.random.exponential(compute.0));
+                let mean_ns = if guest.random.below(BURSTS_PER_LONG) == 0 {
+                    compute.0.saturating_mul(LONG_FACTOR)
+                } else {
+                    // So that the mean over all is `compute`.
+                    (u128::from(compute.0) * u128::from(BURSTS_PER_LONG - LONG_FACTOR)
+                        / u128::from(BURSTS_PER_LONG - 1)) as u64
+                };
+                return Step::Compute(guest.random.exponential(mean_ns));
             }
             Doing::Computing => {
                 self.finished += 1;

@@ -70,7 +70,7 @@ impl Program {
         let Busy { compute, sleep, .. } = self.config;
         let bursts = |thread: &Thread| {
             let late_ns = thread.arrival_ns.and_then(|arrival| now_ns.checked_sub(arrival));
-            let arrived = late_ns.map_or(0, |ns| 1 + ns / (compute.0 + sleep.0).max(1));
+            let arrived = late_ns.map_or(0, |ns| 1 + ns / compute.0.saturating_add(sleep.0).max(1));
             u128::from(arrived + u64::from(thread.began_ns.is_some()))
         };
         u128::from(compute.0) * self.threads.iter().map(bursts).sum::<u128>()

@@ -722,6 +722,8 @@ SY_FN u64 sy_sample_ns(const struct sy_policy *p)
 {
 	u64 sample_ns = SY_FOREVER;
 
+	if (p->governors & 1 << SY_RESET_BOOST)
+		sample_ns = sy_min(sample_ns, reset_boost_sample_ns(p));
 	if (p->governors & 1 << SY_LOAD_WEIGHT)
 		sample_ns = sy_min(sample_ns, load_weight_interval_ns(p));
 	if (p->governors & 1 << SY_APP_SLICE)
@@ -756,6 +758,8 @@ static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
  */
 SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 pcpus, u64 now)
 {
+	if (p->governors & 1 << SY_RESET_BOOST)
+		reset_boost_sample_begin(p, g, now);
 	if (p->governors & 1 << SY_APP_SLICE)
 		app_slice_sample_begin(p, g, sy_sample_ns(p), sy_base_slice_ns(p, pcpus), pcpus, now);
 	if (p->governors & 1 << SY_LOAD_WEIGHT)

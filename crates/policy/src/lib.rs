@@ -561,6 +561,12 @@ mod tests {
         assert_eq!(mcredit2.to_string(), "mcredit2");
         let spelled = Policy::named("credit2@xen-4.5+reset-boost").unwrap();
         assert_eq!(mcredit2.parameters(), spelled.parameters());
+        let free = Policy::named("credit2+app-slice+reset-boost").unwrap();
+        assert_eq!(free.to_string(), "credit2@xen-4.20+reset-boost+app-slice");
+        for (name, spelled) in PUBLISHED {
+            let (published, spelled) = (Policy::named(name), Policy::named(spelled));
+            assert_eq!(published.unwrap().parameters(), spelled.unwrap().parameters());
+        }
         let error = |name: &str| Policy::named(name).unwrap_err();
         assert!(matches!(error("credit+reset-boost"), PolicyError::Unsuited { .. }));
         assert!(matches!(error("credit2+boost"), PolicyError::UnknownGovernor { .. }));

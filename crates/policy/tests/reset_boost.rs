@@ -109,6 +109,28 @@ fn a_boost_may_end_by_silence() {
 }
 
 #[test]
+fn a_boost_ends_by_silence_at_a_sample_too() {
+    let sample = |host: &mut Host, after_ms: u64| {
+        host.now += after_ms * MS;
+        sy_sample_begin(&host.p, &mut host.governor, 1, host.now);
+        for domain in &mut host.domains {
+            sy_sample_domain(&host.p, &mut host.governor, domain, &Sample::default());
+        }
+        for domain in &mut host.domains {
+            sy_sample_settle(&host.p, &mut host.governor, domain);
+        }
+        host.weights()
+    };
+    let mut host = Host::new(&[HUNDRED, ("reset-boost.end_intervals", "5")], &[256, 256]);
+    assert_eq!(sy_sample_ns(&host.p), 100 * MS);
+    host.reset(0, 1);
+    assert_eq!(sample(&mut host, 499), [256, 512]);
+    assert_eq!(sample(&mut host, 1), [256, 256]);
+    // As published nobody looks.
+    assert_eq!(sy_sample_ns(&Host::new(&[HUNDRED], &[256]).p), 0);
+}
+
+#[test]
 fn a_change_of_settings_keeps_the_boost() {
     let mut host = Host::new(&[HUNDRED], &[256, 256]);
     host.reset(0, 1);

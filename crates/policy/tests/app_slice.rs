@@ -2,10 +2,10 @@
 //! app-slice: the published classes by hand, the slices that follow, and bounds.
 #![allow(clippy::unwrap_used)]
 
-mod sampled;
+mod governed;
 
+use governed::{Host, MS, S, load};
 use proptest::prelude::*;
-use sampled::{Host, MS, S, load};
 use steelyard_policy::Sample;
 
 const SLICE_NS: u64 = 30 * MS;

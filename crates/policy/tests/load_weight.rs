@@ -2,10 +2,10 @@
 //! load-weight: weights by hand for the published workloads, and bounds.
 #![allow(clippy::unwrap_used)]
 
-mod sampled;
+mod governed;
 
+use governed::{Host, MS, S, load};
 use proptest::prelude::*;
-use sampled::{Host, MS, S, load};
 
 /// What a domain measured in 10 s: CPU time in percent of one pCPU.
 fn percent(percent: u64) -> steelyard_policy::Sample {
@@ -105,7 +105,7 @@ fn a_change_of_settings_keeps_the_factor() {
 fn a_boost_and_a_workload_multiply() {
     let mut host = Host::new("credit2+reset-boost+load-weight", &[], &[256, 256]);
     host.sample(&[percent(20), percent(60)]);
-    host.reset(1);
+    assert!(host.reset(0, 1));
     assert_eq!(host.weights(), [128, 768], "60 of a mean of 40, and rate 2");
     host.sample(&[percent(40), percent(40)]);
     assert_eq!(host.weights(), [256, 512], "the boost stays");

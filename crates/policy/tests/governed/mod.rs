@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Domains of which tests say what was measured, and the knobs that governors turn for that.
+//! Domains of which tests say what was measured and who caused a reset, and the knobs that governors
+//! turn for that.
 #![allow(dead_code, clippy::unwrap_used)] // Each test file uses its part.
 
 use steelyard_policy::ffi::*;
@@ -12,6 +13,7 @@ pub const PCPUS: u64 = 1;
 
 pub struct Host {
     pub p: Parameters,
+    queue: Queue,
     governor: Governor,
     pub domains: Vec<Domain>,
     pub now: u64,
@@ -38,7 +40,9 @@ impl Host {
             domain
         };
         let domains = weights.iter().enumerate().map(domain).collect();
-        Host { p, governor: Governor::default(), domains, now: 1_000 * S }
+        let mut queue = Queue::of(PCPUS as u32);
+        sy_queue_init(&p, &mut queue, PCPUS);
+        Host { p, queue, governor: Governor::default(), domains, now: 1_000 * S }
     }
 
     pub fn sample_ns(&self) -> u64 {
@@ -47,7 +51,12 @@ impl Host {
 
     /// What was measured of each domain in the time since the sample before.
     pub fn sample(&mut self, measured: &[Sample]) {
-        self.now += self.sample_ns();
+        self.sample_after(self.sample_ns(), measured);
+    }
+
+    /// The same with a host whose sample comes so much later than what happened before.
+    pub fn sample_after(&mut self, after_ns: u64, measured: &[Sample]) {
+        self.now += after_ns;
         sy_sample_begin(&self.p, &mut self.governor, PCPUS, self.now);
         for (domain, sample) in self.domains.iter_mut().zip(measured) {
             sy_sample_domain(&self.p, &mut self.governor, domain, sample);
@@ -64,16 +73,18 @@ impl Host {
         sy_domain_change(&self.p, &mut self.governor, &mut self.domains[domain], &settings);
     }
 
-    /// A vCPU of this domain has its queue's credit reset.
-    pub fn reset(&mut self, domain: usize) {
-        let mut queue = Queue::of(1);
-        sy_queue_init(&self.p, &mut queue, 1);
-        let domain = &mut self.domains[domain];
-        let asked = sy_reset(&self.p, &mut queue, &mut self.governor, domain, 1, self.now);
-        assert_ne!(asked & request::REWEIGH, 0);
-        for id in self.governor.reweigh.into_iter().filter(|&id| id > 0) {
-            sy_reweigh(&self.p, &mut self.governor, &mut self.domains[id as usize - 1]);
+    /// So much later this domain causes a reset. True if boosts were looked at.
+    pub fn reset(&mut self, after_ms: u64, domain: usize) -> bool {
+        self.now += after_ms * MS;
+        let Host { p, queue, governor, domains, now } = self;
+        let requests = sy_reset(p, queue, governor, &mut domains[domain], 1, *now);
+        if requests & request::REWEIGH == 0 {
+            return false;
         }
+        for id in governor.reweigh.into_iter().filter(|&id| id > 0) {
+            sy_reweigh(p, governor, &mut domains[id as usize - 1]);
+        }
+        true
     }
 
     pub fn weights(&self) -> Vec<u64> {

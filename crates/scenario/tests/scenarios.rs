@@ -27,8 +27,9 @@ fn shipped_scenarios_load() {
 #[test]
 fn scenarios_of_experiments_load() {
     let mut loaded = 0;
-    for folder in std::fs::read_dir(root().join("experiments")).unwrap() {
-        for entry in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+    let folders = std::fs::read_dir(root().join("experiments")).unwrap();
+    for folder in folders.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap();
             let is_toml = path.extension().is_some_and(|extension| extension == "toml");

@@ -190,7 +190,7 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 	v->runnable = 0;
 	v->first = 0;
 	v->moment_ns = 0;
-	v->unspun_ns = SY_FOREVER;
+	v->unspun_ns = SY_FOREVER / 2;
 	v->boost_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -430,9 +430,7 @@ SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
-	v->unspun_ns = sy_min(v->unspun_ns + sy_min(ran_ns, SY_FOREVER), SY_FOREVER);
-	if (!cosched_in_moment(v, now))
-		v->moment_ns = 0;
+	v->unspun_ns += ran_ns;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_charge(p, q, d, v, ran_ns, now);
@@ -476,8 +474,8 @@ SY_FN u32 sy_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 no
 
 /* ---- Who is next, for how long ---- */
 
-static inline u64 sy_own_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-			     struct sy_vcpu *v, u64 now)
+SY_FN u64 discipline_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			 struct sy_vcpu *v, u64 now)
 {
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -497,10 +495,11 @@ static inline u64 sy_own_key(const struct sy_policy *p, struct sy_queue *q, stru
 SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		 struct sy_vcpu *v, u64 now)
 {
-	u64 key = sy_own_key(p, q, d, v, now);
-
 	v->moment_ns = 0;
-	return v->first ? 0 : key;
+	if (!v->first)
+		return discipline_key(p, q, d, v, now);
+	discipline_key(p, q, d, v, now);
+	return 0;
 }
 
 /*
@@ -612,7 +611,7 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 		    struct sy_vcpu *v, u64 now)
 {
-	if (cosched_governs(p))
+	if (v->first && cosched_governs(p))
 		cosched_start(p, v, now);
 	v->first = 0;
 	switch (p->discipline) {
@@ -633,8 +632,8 @@ SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	}
 }
 
-static inline u64 sy_own_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
-			       const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
+SY_FN u64 discipline_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
+			   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -657,9 +656,9 @@ static inline u64 sy_own_slice(const struct sy_policy *p, struct sy_queue *q, co
 SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
 		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
-	u64 slice_ns = sy_own_slice(p, q, c, d, v, next, now);
-
-	return cosched_in_moment(v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
+	if (!cosched_in_moment(v, now))
+		return discipline_slice(p, q, c, d, v, next, now);
+	return sy_min(discipline_slice(p, q, c, d, v, next, now), v->moment_ns - now);
 }
 
 /* ---- Time that passes ---- */

@@ -112,7 +112,7 @@ static inline bool cosched_in_moment(const struct sy_vcpu *v, u64 now)
 /* This vCPU spins. If it was summoned that was in vain: its moment is over. */
 SY_FN enum sy_gang cosched_spin(const struct sy_policy *p, struct sy_vcpu *v, u64 now)
 {
-	v->moment_ns = sy_min(v->moment_ns, now);
+	v->moment_ns = cosched_in_moment(v, now) ? now : 0;
 	return cosched_parameter(p, COSCHED_SIBLINGS) == COSCHED_BEST ? SY_GANG_BEST : SY_GANG_ALL;
 }
 
@@ -145,11 +145,10 @@ SY_FN u32 cosched_summon(const struct sy_policy *p, struct sy_vcpu *v)
 	return SY_REKEY | SY_RESCHEDULE;
 }
 
-/* What it starts with if it was summoned. */
+/* Who was summoned starts. */
 SY_FN void cosched_start(const struct sy_policy *p, struct sy_vcpu *v, u64 now)
 {
-	if (v->first)
-		v->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
+	v->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
 }
 
 #ifdef SY_DESCRIBE

@@ -12,8 +12,10 @@ use steelyard_simulator::workload::{Hackbench, Oltp, Spinlock, SysbenchCpu, Work
 
 const LOCKS: [GuestLocks; 2] = [GuestLocks::Unfair, GuestLocks::Ticket];
 
+type Parameter = (&'static str, &'static str);
+
 /// The baselines and the three published policies.
-const ANSWERS: [(&str, &str, &[(&str, &str)]); 7] = [
+const ANSWERS: [(&str, &str, &[Parameter]); 7] = [
     ("ignored", "fair@cfs", &[("pause_loop", "ignored")]),
     ("sleep", "fair@cfs", &[]),
     ("directed", "fair@cfs", &[("pause_loop", "directed")]),

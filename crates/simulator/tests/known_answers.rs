@@ -555,7 +555,8 @@ fn taking_turns_costs_what_the_costs_say() {
             if index == 0 {
                 expected_ns -= costs.cache_refill.0;
             }
-            assert!(domain.time.switches > 100, "{policy}");
+            // Who is under when its slice of 30 ms ends may have a second one.
+            assert!(domain.time.switches > 10 * S / (4 * 30 * MS), "{policy}");
             assert_eq!(domain.time.overhead_ns, expected_ns, "{policy}: {}", domain.name);
         }
     }

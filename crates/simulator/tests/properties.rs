@@ -12,12 +12,12 @@ use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError};
 use steelyard_policy::Policy;
-use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup, Task};
+use steelyard_simulator::config::{Costs, Domain, GuestLocks, Host, Io, Reservation, Setup, Task};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
-    Boot, Burst, Busy, Client, Direction, Disk, Ping, Replay, ReplayThread, Spinlock, Stream,
-    SysbenchCpu, Video, Web, Workload,
+    Boot, Burst, Busy, Client, Direction, Disk, Hackbench, Oltp, Ping, Replay, ReplayThread,
+    Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
 };
 
 fn config(cases: u32) -> ProptestConfig {
@@ -180,6 +180,27 @@ fn workloads() -> impl Strategy<Value = Workload> {
         1 => (0..100 * US, 1..20 * US).prop_map(|(compute, hold)| {
             Spinlock { compute: Nanoseconds(compute), hold: Nanoseconds(hold) }.into()
         }),
+        1 => (1..6u32, 0..6u32, time(1..300), 0..4u32, time(0..20), 1..4u32, 0..20_000u64).prop_map(
+            |(reads, writes, statement, kernel_entries, kernel, kernel_locks, log_bytes)| {
+                Oltp {
+                    reads,
+                    writes,
+                    statement,
+                    kernel_entries,
+                    kernel_entry: kernel,
+                    kernel_hold: kernel,
+                    kernel_locks,
+                    rows: 64,
+                    log_bytes,
+                }
+                .into()
+            }
+        ),
+        1 => (1..5_000u32, time(1..20), time(0..20), 1..3u32, 1..10u32).prop_map(
+            |(messages, system_call, hold, locks, socket_messages)| {
+                Hackbench { senders: 1, messages, system_call, hold, locks, socket_messages }.into()
+            }
+        ),
         2 => prop::collection::vec(replay_thread, 1..6).prop_map(|threads| {
             let thread = |(first_wake_ns, bursts): (u64, Vec<(u64, u64)>)| {
                 let bursts =
@@ -199,6 +220,8 @@ fn tasks(workloads: impl Strategy<Value = Workload>, vcpus: u32) -> impl Strateg
             Workload::Replay(replay) => vcpus.min(replay.threads.len() as u32),
             // Picture and sound.
             Workload::Video(_) => threads.min(2),
+            // Groups of one sender and one receiver.
+            Workload::Hackbench(_) => 2 * threads,
             _ => threads,
         };
         Task { name: None, threads, workload }
@@ -232,17 +255,21 @@ fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
             prop::option::weighted(0.3, reservation.clone()),
             prop_oneof![2 => Just(Nanoseconds(0)), 1 => time(0..50_000)],
             prop::collection::vec(tasks(workloads(), vcpus), 0..=2),
+            prop_oneof![Just(GuestLocks::Unfair), Just(GuestLocks::Ticket)],
         )
-            .prop_map(move |(weight, cap_percent, pin, slice, sedf, start, task)| Domain {
-                weight,
-                cap_percent,
-                pin,
-                slice,
-                sedf,
-                start,
-                task,
-                ..Domain::new("", vcpus)
-            })
+            .prop_map(
+                move |(weight, cap_percent, pin, slice, sedf, start, task, guest_locks)| Domain {
+                    weight,
+                    cap_percent,
+                    pin,
+                    slice,
+                    sedf,
+                    start,
+                    task,
+                    guest_locks,
+                    ..Domain::new("", vcpus)
+                },
+            )
     })
 }
 
@@ -479,16 +506,17 @@ fn longest_unused(setup: &Setup, policy: &Policy, trace: &Trace) -> (u64, String
     longest
 }
 
+fn may_spin(workload: &Workload) -> bool {
+    matches!(workload, Workload::Spinlock(_) | Workload::Oltp(_) | Workload::Hackbench(_))
+}
+
 /// How long the discipline lets that be.
 fn longest_allowed_ns(setup: &Setup, policy: &Policy) -> u64 {
     let pcpus = u64::from(setup.host.pcpus());
     let vcpus: u64 = setup.domains.iter().map(|domain| u64::from(domain.vcpus)).sum();
     let pinned = setup.domains.iter().any(|domain| !domain.pin.is_empty());
-    let spins = setup
-        .domains
-        .iter()
-        .flat_map(|domain| &domain.task)
-        .any(|task| matches!(task.workload, Workload::Spinlock(_)));
+    let spins =
+        setup.domains.iter().flat_map(|domain| &domain.task).any(|task| may_spin(&task.workload));
     // Nobody runs for longer while others wait in its queue.
     let slice_ns = |own_ns: u64| {
         let asked = setup.domains.iter().filter_map(|domain| domain.slice);

@@ -380,7 +380,7 @@ static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queu
 	}
 }
 
-/* What summoning this sibling promises; 0: leave it. facts: enum sy_fact; waited_ns: since it ran or woke. */
+/* What summoning it promises; 0: leave it. facts: enum sy_fact; waited_ns: since it ran or woke. */
 SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const struct sy_domain *d,
 		  struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
 {
@@ -395,7 +395,8 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 }
 
 /* RESCHEDULE: the pCPU that this waiting vCPU ran on last, or was moved to by REKEY. */
-SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 now)
 {
 	if (cosched_governs(p))
 		return cosched_summon(p, v);

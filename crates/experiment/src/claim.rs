@@ -81,24 +81,30 @@ pub(crate) fn judge(test: &Test, measured: &dyn Measured, published: &[Published
             Verdict { holds, expected, measured }
         }
         Test::Near { figure: _, curves, x, mean_error, mean_error_percent } => {
-            let chosen = published.iter().filter(|value| {
-                (curves.is_empty() || curves.iter().any(|curve| curve == value.curve))
-                    && (x.is_empty() || x.contains(value.point.x))
-            });
-            let pairs: Option<Vec<(f64, f64)>> = chosen
+            let chosen: Vec<_> = published
+                .iter()
+                .filter(|value| {
+                    (curves.is_empty() || curves.iter().any(|curve| curve == value.curve))
+                        && (x.is_empty() || x.contains(value.point.x))
+                })
                 .map(|value| {
                     let Point { metric, variant, index, .. } = &value.point;
-                    Some((measured.figure(metric, variant, *index)?.median, value.value))
+                    (value, measured.figure(metric, variant, *index))
                 })
                 .collect();
-            let mean = |error: fn(&(f64, f64)) -> f64| {
-                let pairs = pairs.as_ref().filter(|pairs| !pairs.is_empty())?;
-                Some(pairs.iter().map(error).sum::<f64>() / pairs.len() as f64)
+            let unit = chosen.first().map_or("", |(value, _)| measured.unit(value.point.metric));
+            let errors: Option<Vec<f64>> = chosen
+                .iter()
+                .map(|(value, is)| Some((is.as_ref()?.median - value.value).abs()))
+                .collect();
+            let mean = |scale: &dyn Fn(&Published<'_>) -> f64| {
+                let errors = errors.as_ref().filter(|errors| !errors.is_empty())?;
+                let scaled =
+                    errors.iter().zip(&chosen).map(|(error, (value, _))| error * scale(value));
+                Some(scaled.sum::<f64>() / errors.len() as f64)
             };
-            let unit = published.first().map_or("", |value| measured.unit(value.point.metric));
-            let percent =
-                mean(|(measured, published)| 100.0 * (measured - published).abs() / published);
-            let absolute = mean(|(measured, published)| (measured - published).abs());
+            let percent = mean(&|value| 100.0 / value.value);
+            let absolute = mean(&|_| 1.0);
             let mut holds = true;
             let (mut expected, mut shown) = (vec![], vec![]);
             for (error, most, unit) in
@@ -109,12 +115,25 @@ pub(crate) fn judge(test: &Test, measured: &dyn Measured, published: &[Published
                 expected.push(format!("mean error {}", limits(None, Some(*most), unit)));
                 shown.push(Figures::exact("mean error", unit, error));
             }
-            let count = pairs.map_or(0, |pairs| pairs.len());
-            shown.push(Figures::exact("values", "", Some(count as f64)));
+            if chosen.len() <= SHOWN {
+                shown.extend(chosen.iter().map(|(value, is)| Figures {
+                    what: format!(
+                        "{} at {}, published {}",
+                        value.curve, value.point.x, value.value
+                    ),
+                    unit: unit.to_owned(),
+                    value: *is,
+                }));
+            } else {
+                shown.push(Figures::exact("values", "", Some(chosen.len() as f64)));
+            }
             Verdict { holds, expected: expected.join(", "), measured: shown }
         }
     }
 }
+
+/// Values of a figure that are shown one by one; more are counted.
+const SHOWN: usize = 4;
 
 fn within(value: f64, at_least: Option<f64>, at_most: Option<f64>) -> bool {
     at_least.is_none_or(|least| value >= least) && at_most.is_none_or(|most| value <= most)

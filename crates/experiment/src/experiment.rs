@@ -233,22 +233,19 @@ impl Experiment {
         if let Some(matrix) = &self.file.matrix {
             let path = ["matrix".to_owned()];
             checker.metric(&path, &matrix.metric)?;
+            let known = || SYSTEMS.iter().map(|(system, _)| *system);
             for name in matrix.without.keys() {
-                if !SYSTEMS.contains(&name.as_str()) {
-                    let nearest = did_you_mean(name, SYSTEMS);
-                    return Err(checker.error(
-                        &path,
-                        "without",
-                        format!("unknown system `{name}`{nearest}"),
-                    ));
+                if !known().any(|system| system == name) {
+                    return Err(checker.error(&path, "without", unknown("system", name, known())));
                 }
             }
-            for policy in std::iter::once(matrix.baseline.as_str()).chain(SYSTEMS) {
-                if !matrix.without.contains_key(policy) {
-                    let variant = matrix.variant_of(policy);
-                    checker.variant(&path, "variant", &variant)?;
-                    checker.measurable(&path, &matrix.metric, &variant)?;
-                }
+            let systems =
+                SYSTEMS.iter().filter(|(system, _)| !matrix.without.contains_key(*system));
+            let policies = systems.flat_map(|(system, base)| [*system, *base]);
+            for policy in std::iter::once(matrix.baseline.as_str()).chain(policies) {
+                let variant = matrix.variant_of(policy);
+                checker.variant(&path, "variant", &variant)?;
+                checker.measurable(&path, &matrix.metric, &variant)?;
             }
         }
         Ok(())

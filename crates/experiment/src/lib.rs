@@ -22,6 +22,11 @@ pub use outcome::{
 };
 pub use run::run;
 
-/// The published systems, in the order in which they are shown.
-pub const SYSTEMS: [&str; 5] =
-    ["mcredit2", "boost-credit", "app-slice", "load-weight", "lockvisor"];
+/// The published systems in the order in which they are shown, and what each extends.
+pub const SYSTEMS: [(&str, &str); 5] = [
+    ("mcredit2", "credit2@xen-4.5"),
+    ("boost-credit", "credit@xen-3.3"),
+    ("app-slice", "credit@xen-4.2"),
+    ("load-weight", "credit@xen-4.2"),
+    ("lockvisor", "fair@cfs"),
+];

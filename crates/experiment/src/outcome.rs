@@ -237,6 +237,10 @@ pub struct Cell {
     pub value: Option<Spread>,
     /// How many times as good as the baseline; more is better.
     pub gain: Option<f64>,
+    /// What the system extends.
+    pub base: String,
+    /// How many times as good as the baseline that is alone.
+    pub base_gain: Option<f64>,
     /// Jain's index over the domains' share / entitlement.
     pub fairness: Option<Spread>,
     /// Switches to another vCPU, on all pCPUs.
@@ -379,20 +383,25 @@ fn matrix(experiment: &Experiment, measured: &Runs<'_>) -> Option<MatrixOutcome>
     let matrix = experiment.file.matrix.as_ref()?;
     let value_of = |policy: &str| measured.figure(&matrix.metric, &matrix.variant_of(policy), 0);
     let baseline = value_of(&matrix.baseline);
-    let cell = |policy: &str| {
-        let without = matrix.without.get(policy).cloned();
-        let variant = experiment.variant(&matrix.variant_of(policy)).filter(|_| without.is_none());
-        let variant = variant.map(|index| &measured.variants[index]);
-        let value = variant.and_then(|_| value_of(policy));
+    let gain = |value: Option<Spread>| {
         let gain = value.zip(baseline).map(|(value, baseline)| match matrix.better {
             Better::Lower => baseline.median / value.median,
             Better::Higher => value.median / baseline.median,
         });
+        gain.filter(|gain| gain.is_finite())
+    };
+    let cell = |policy: &str, base: &str| {
+        let without = matrix.without.get(policy).cloned();
+        let variant = experiment.variant(&matrix.variant_of(policy)).filter(|_| without.is_none());
+        let variant = variant.map(|index| &measured.variants[index]);
+        let value = variant.and_then(|_| value_of(policy));
         Cell {
             policy: policy.to_owned(),
             without,
             value,
-            gain: gain.filter(|gain| gain.is_finite()),
+            gain: gain(value),
+            base: base.to_owned(),
+            base_gain: variant.and_then(|_| gain(value_of(base))),
             fairness: variant.map(|variant| variant.fairness),
             switches_per_s: variant.map(|variant| variant.switches_per_s),
         }
@@ -402,7 +411,7 @@ fn matrix(experiment: &Experiment, measured: &Runs<'_>) -> Option<MatrixOutcome>
         label: metric.label.clone(),
         unit: metric.unit.clone(),
         better: matrix.better,
-        baseline: cell(&matrix.baseline),
-        systems: SYSTEMS.iter().map(|system| cell(system)).collect(),
+        baseline: cell(&matrix.baseline, &matrix.baseline),
+        systems: SYSTEMS.iter().map(|(system, base)| cell(system, base)).collect(),
     })
 }

@@ -97,14 +97,20 @@ fn mistakes_have_their_place() {
     shows(&message("[\"weight 128\", ", "["), &["at least two variants"]);
     shows(&message("domain = \"guest\"", "domain = \"guests\""), &["cannot be measured"]);
     shows(&message("time =", "host = \"fairness\", time ="), &["a metric is of the `host`"]);
-    shows(&message("time = \"share_percent\"", "time = \"share\""), &["unknown word `share`", ":4:"]);
+    shows(
+        &message("time = \"share_percent\"", "time = \"share\""),
+        &["unknown word `share`", ":4:"],
+    );
     shows(&message("test.increasing", "test.rising"), &["unknown word `rising`", ":22"]);
 }
 
 #[test]
 fn tables_fit_their_figures() {
     let refused = |table: &str| read(EXPERIMENT, &format!("{TABLE}{table}"), "").unwrap_err();
-    shows(&refused("x = [100]\nvalues = { guest = [1] }"), &["`100` is no place", "published.toml"]);
+    shows(
+        &refused("x = [100]\nvalues = { guest = [1] }"),
+        &["`100` is no place", "published.toml"],
+    );
     shows(&refused("x = [128]\nvalues = { gest = [1] }"), &["did you mean `guest`?"]);
     shows(&refused("x = [128]\nvalues = { guest = [1, 2] }"), &["2 values for 1 places"]);
 }

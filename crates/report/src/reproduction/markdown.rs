@@ -21,7 +21,11 @@ pub fn write_markdown(reproduction: &Reproduction, mut writer: impl Write) -> io
                 let cell = &matrix.systems[index];
                 match &cell.without {
                     Some(reason) => format!("none: {reason}"),
-                    None => format!("**{}**<br>{}", matrix::gain(cell), matrix::cost(cell)),
+                    None => {
+                        let [gain, base, cost] =
+                            [matrix::gain(cell), matrix::base(cell), matrix::cost(cell)];
+                        format!("**{gain}**<br>{base}<br>{cost}")
+                    }
                 }
             });
             row(&mut writer, &format!("`{}`", system.policy), cells)?;

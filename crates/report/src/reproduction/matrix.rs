@@ -11,8 +11,9 @@ use crate::format::number;
 
 /// What the numbers are.
 pub const CAPTION: &str = "Every system on every experiment: how many times as good as the \
-                           experiment's baseline (more is better), Jain's index of share over \
-                           entitlement, switches per second.";
+                           experiment's baseline (more is better), the same of what the system \
+                           extends without it, Jain's index of share over entitlement, switches \
+                           per second.";
 
 /// A gain that is not shown as one.
 pub const EVEN: f64 = 1.02;
@@ -26,11 +27,16 @@ pub fn columns(
 
 /// How many times as good as the baseline.
 pub fn gain(cell: &Cell) -> String {
-    match cell.gain {
-        Some(gain) if gain < 0.095 => format!("{gain:.3} x"),
-        Some(gain) => format!("{} x", number(gain)),
-        None => "not measured".to_owned(),
-    }
+    times(cell.gain)
+}
+
+/// The same of what it extends, alone.
+pub fn base(cell: &Cell) -> String {
+    format!("{} alone: {}", cell.base, times(cell.base_gain))
+}
+
+fn times(gain: Option<f64>) -> String {
+    gain.map_or("not measured".to_owned(), |gain| format!("{} x", number(gain)))
 }
 
 /// What it costs: fairness and switches.
@@ -50,9 +56,9 @@ pub fn write_matrix(reproduction: &Reproduction, mut writer: impl Write) -> io::
 }
 
 const LABELS: usize = 130;
-const COLUMN: usize = 168;
+const COLUMN: usize = 186;
 const HEADER: usize = 78;
-const ROW: usize = 58;
+const ROW: usize = 72;
 const MARGIN: usize = 12;
 
 /// The picture. Its card is white wherever it is shown.
@@ -94,7 +100,8 @@ pub fn picture(reproduction: &Reproduction) -> Markup {
                         (text(middle, y + ROW / 2 + 5, 13, 400, "#59636e", "no meaning"))
                     } @else {
                         (text(middle, y + 27, 16, 600, "#1b1f24", &gain(cell)))
-                        (text(middle, y + 45, 11, 400, "#3c444d", &cost(cell)))
+                        (text(middle, y + 44, 11, 400, "#3c444d", &base(cell)))
+                        (text(middle, y + 60, 11, 400, "#3c444d", &cost(cell)))
                     }
                 }
             }

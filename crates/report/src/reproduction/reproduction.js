@@ -48,20 +48,23 @@
 
   function draw_figure(element, figure) {
     const unit = figure.unit === "1" ? "" : figure.unit;
+    const words = typeof figure.x[0] === "string";
     const curves = figure.curves.flatMap((curve, number) => traces(figure, curve, number, unit));
     draw(element, curves, {
       height: 420,
       barmode: "group",
-      scattermode: "group",
+      // Diamonds stand on their bars, and lines where their numbers are.
+      scattermode: words ? "group" : "overlay",
       bargap: 0.25,
       scattergap: 0.25,
       showlegend: true,
       legend: { orientation: "h", y: -0.18, yanchor: "top" },
-      xaxis: { title: { text: escape(figure.x_label) }, type: typeof figure.x[0] === "string" ? "category" : "linear" },
+      xaxis: { title: { text: escape(figure.x_label) }, type: words ? "category" : "linear" },
       yaxis: {
         title: { text: escape(figure.y_label + (unit ? `, ${unit}` : "")) },
         type: figure.logarithmic ? "log" : "linear",
         rangemode: figure.logarithmic ? "normal" : "tozero",
+        ...(figure.logarithmic ? { dtick: 1, tickformat: "~g" } : {}),
       },
     });
   }

@@ -78,7 +78,14 @@ fn matrix_table(out: &mut String, reproduction: &Reproduction, style: Style) {
             let cell = &matrix.systems[index];
             let text = match &cell.without {
                 Some(reason) => format!("none: {reason}"),
-                None => format!("{}\n{}", matrix::gain(cell), matrix::cost(cell)),
+                None => {
+                    format!(
+                        "{}\n{}\n{}",
+                        matrix::gain(cell),
+                        matrix::base(cell),
+                        matrix::cost(cell)
+                    )
+                }
             };
             match cell.gain {
                 Some(gain) if gain > matrix::EVEN => Cell::new(text).fg(Color::DarkGreen),

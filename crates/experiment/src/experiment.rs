@@ -62,13 +62,10 @@ pub struct Variant {
     pub setup: Setup,
 }
 
-/// The names of all experiments.
+/// The names of all experiments, in alphabetical order.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> =
-        EMBEDDED.iter().filter_map(|(path, _)| path.strip_suffix("/experiment.toml")).collect();
-    // In the order of the systems, which is that of the publications' pages.
-    names.sort();
-    names
+    let paths = EMBEDDED.iter().map(|(path, _)| *path);
+    paths.filter_map(|path| path.strip_suffix("/experiment.toml")).collect()
 }
 
 /// The experiment of this name.

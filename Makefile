@@ -21,7 +21,10 @@ run: ## install what is missing, build, compare the policies on a scenario and a
 	$(cargo) run --locked --release -p steelyard -- compare scenarios/first-look.toml recordings/four-vms.perf.txt.zst --out steelyard-report
 
 .PHONY: test
-test: ## install what is missing, run every test
+test: test-fast ## install what is missing, run every test
+
+.PHONY: test-fast
+test-fast: ## the tests that need no emulated machine
 	@scripts/install test
 	@$(MAKE) --no-print-directory lint core-check sanitizers doc cargo-test
 
@@ -67,6 +70,10 @@ bench: ## speed, instructions per event, memory, and SimSo beside it
 	@scripts/install bench
 	@scripts/bench
 
+.PHONY: bench-live
+bench-live: lab ## instructions per scheduling decision in the real hosts
+	lab/bench-live
+
 .PHONY: fuzz
 fuzz: ## each parser with random input for a minute; needs a nightly toolchain by rustup
 	@scripts/install run
@@ -78,14 +85,24 @@ fuzz: ## each parser with random input for a minute; needs a nightly toolchain b
 
 .PHONY: xen
 xen: ## Debian's Xen with the scheduler built in, in target/xen
+	@scripts/install xen
 	@xen/build
 
 .PHONY: lab
-lab: ## the test machine with Linux: fetch what it is made of, build what runs inside
-	lab/linux/prepare
+lab: ## the test machines with Linux and Xen: fetch what they are made of, build what runs inside
+	@scripts/install lab
+	@xen/build
+	@lab/xen/prepare
+	@lab/linux/prepare
+
+.PHONY: lab-test
+lab-test: lab ## the tests inside the machines, and whether they conform to the simulator
+	@echo "== lab-test"
+	$(cargo) build --locked --release -p steelyard
+	@lab/test
 
 .PHONY: conform
-conform: ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux; needs xen and lab
+conform: lab ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux, into the docs
 	$(cargo) build --locked --release -p steelyard
 	lab/conform --write
 

@@ -172,8 +172,12 @@ SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_
 {
 	u64 full_ns = budget_full_ns(d, period_ns);
 
-	if (!budget_capped(d, period_ns))
-		return 0;
+	if (!budget_capped(d, period_ns)) {
+		/* The cap has gone since the timer was armed. */
+		b->parked = 0;
+		d->timer_ns = 0;
+		return SY_DOMAIN_TIMER | SY_UNPARK;
+	}
 	if (now >= b->period_end_ns) {
 		s64 unspent_ns = b->unspent_ns + (s64)full_ns;
 

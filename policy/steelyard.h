@@ -581,12 +581,16 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 	}
 }
 
-/* Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. */
-SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
+/*
+ * Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. next: first
+ * in the queue, be it the chosen one or not, or null.
+ */
+SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v,
+		       const struct sy_vcpu *next)
 {
 	switch (p->discipline) {
 	case SY_CREDIT2:
-		return credit2_reset_due(p, q, v);
+		return credit2_reset_due(p, q, v, next);
 	default:
 		return 0;
 	}
@@ -813,6 +817,29 @@ SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from
 		return credit2_balance_gain(p, from, to, d, v, now);
 	case SY_FAIR:
 		return fair_balance_gain(p, from, to, d, v, now);
+	default:
+		return 0;
+	}
+}
+
+/* ---- For who looks on: monitors and tests ---- */
+
+/*
+ * What counts in favour of v, less what counts against it. Unit: the discipline's own; sedf: ns left
+ * of the slice of this period; credit: credits; credit2: ns of a pCPU at the queue's highest weight;
+ * fair: ns of virtual time by which it is behind the queue.
+ */
+SY_FN s64 sy_credit(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_credit(v);
+	case SY_CREDIT:
+		return credit_credits(v);
+	case SY_CREDIT2:
+		return credit2_credit_ns(p, q, v);
+	case SY_FAIR:
+		return fair_credit(q, v);
 	default:
 		return 0;
 	}

@@ -91,7 +91,7 @@ struct host_pcpu {
 	struct sy_pcpu state;
 	struct host *host;
 	struct host_queue *queue;
-	struct host_queue *spare; /* until a queue is needed, and after */
+	struct list_head spares; /* queues not in use, freed with the pCPU */
 	struct host_vcpu *runs; /* here, or null */
 	u64 charged_ns; /* up to when that one was charged */
 	unsigned int vcpus; /* that belong here */
@@ -324,9 +324,25 @@ static void charge_lone(struct host *h, struct host_queue *q, u64 now)
 
 /* ---- Places ---- */
 
+/*
+ * The pCPUs of its cpupool. One that is about to leave the pool is none of them any more, while its
+ * queue, if it shares one, still holds others' vCPUs.
+ */
+static const cpumask_t *pool_of(const struct host_vcpu *v)
+{
+	return cpupool_domain_master_cpumask(v->unit->domain);
+}
+
 static bool may_use(const struct host_vcpu *v, unsigned int cpu)
 {
-	return cpumask_test_cpu(cpu, v->unit->cpu_hard_affinity);
+	return cpumask_test_cpu(cpu, v->unit->cpu_hard_affinity) && cpumask_test_cpu(cpu, pool_of(v));
+}
+
+/* Leaves those in the set that the vCPU may use. */
+static void keep_allowed(cpumask_t *pcpus, const struct host_vcpu *v)
+{
+	cpumask_and(pcpus, pcpus, v->unit->cpu_hard_affinity);
+	cpumask_and(pcpus, pcpus, pool_of(v));
 }
 
 /* From now on the vCPU is at home on this pCPU; the queue is not looked at. */
@@ -398,7 +414,7 @@ static bool same_socket(unsigned int a, unsigned int b)
 static bool find_idle(struct host *h, const struct host_vcpu *v, u32 plan)
 {
 	cpumask_andnot(&h->scratch, &h->idle, &h->interrupted);
-	cpumask_and(&h->scratch, &h->scratch, v->unit->cpu_hard_affinity);
+	keep_allowed(&h->scratch, v);
 	if (plan & SY_STEPS_QUEUE)
 		cpumask_and(&h->scratch, &h->scratch, &v->queue->pcpus);
 	return !cpumask_empty(&h->scratch);
@@ -565,7 +581,8 @@ static bool move_best(struct host *h, struct host_queue *from, struct host_queue
 		gain = sy_balance_gain(&policy, &from->state, &to->state, &v->domain->state, &v->state, now);
 		if (gain <= best_gain)
 			continue;
-		cpumask_and(&h->scratch, &to->pcpus, v->unit->cpu_hard_affinity);
+		cpumask_copy(&h->scratch, &to->pcpus);
+		keep_allowed(&h->scratch, v);
 		if (cpumask_empty(&h->scratch))
 			continue;
 		best = v;
@@ -826,11 +843,13 @@ static struct host_vcpu *steal(struct host *h, struct host_pcpu *p, struct host_
 static void reset_if_due(struct host *h, struct host_pcpu *p, struct host_vcpu *chosen, u64 now)
 {
 	struct host_queue *q = p->queue;
-	u64 units = sy_reset_due(&policy, &q->state, &chosen->state);
+	struct host_vcpu *next = waiting_vcpu(rb_first(&q->waiting));
 	struct host_domain *d;
 	unsigned int cpu;
 	u32 requests;
+	u64 units;
 
+	units = sy_reset_due(&policy, &q->state, &chosen->state, next ? &next->state : NULL);
 	if (!units)
 		return;
 	for_each_cpu (cpu, &q->pcpus)
@@ -1065,8 +1084,8 @@ static struct sched_resource *cf_check steelyard_pick_resource(const struct sche
 	const struct host_vcpu *v = unit->priv;
 	cpumask_t *allowed = cpumask_scratch_cpu(here);
 
-	cpumask_and(allowed, cpupool_domain_master_cpumask(unit->domain), unit->cpu_hard_affinity);
-	cpumask_and(allowed, allowed, &h->pcpus);
+	cpumask_copy(allowed, &h->pcpus);
+	keep_allowed(allowed, v);
 	if (v->inserted && cpumask_test_cpu(here, allowed))
 		return get_sched_res(here);
 	/* Where fewest vCPUs belong; among equals the first. */
@@ -1147,7 +1166,7 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 {
 	struct host *h = host_of(ops);
 	struct host_vcpu *v = unit->priv;
-	struct host_queue *q = v->queue;
+	struct host_queue *q;
 	unsigned long flags;
 	u32 left;
 	u64 now;
@@ -1156,6 +1175,7 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 		return;
 	spin_lock_irqsave(&h->lock, flags);
 	now = NOW();
+	q = v->queue;
 	ASSERT(v->inserted && !v->running);
 	charge_lone(h, q, now);
 	if (v->queued)
@@ -1224,7 +1244,8 @@ static void *cf_check steelyard_alloc_pdata(const struct scheduler *ops, int cpu
 	}
 	p->host = host_of(ops);
 	p->state.id = cpu;
-	p->spare = q;
+	INIT_LIST_HEAD(&p->spares);
+	list_add(&q->in_host, &p->spares);
 	init_timer(&p->tick, tick_timer, p, cpu);
 	return p;
 }
@@ -1232,11 +1253,13 @@ static void *cf_check steelyard_alloc_pdata(const struct scheduler *ops, int cpu
 static void cf_check steelyard_free_pdata(const struct scheduler *ops, void *data, int cpu)
 {
 	struct host_pcpu *p = data;
+	struct host_queue *q, *next;
 
 	if (!p)
 		return;
 	kill_timer(&p->tick);
-	xfree(p->spare);
+	list_for_each_entry_safe (q, next, &p->spares, in_host)
+		xfree(q);
 	xfree(p);
 }
 
@@ -1275,12 +1298,11 @@ static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, un
 		}
 	}
 	if (!p->queue) {
-		q = p->queue = p->spare;
-		p->spare = NULL;
+		q = p->queue = list_first_entry(&p->spares, struct host_queue, in_host);
 		INIT_LIST_HEAD(&q->members);
 		q->waiting = RB_ROOT;
 		sy_queue_init(&policy, &q->state, num_present_cpus());
-		list_add_tail(&q->in_host, &h->queues);
+		list_move_tail(&q->in_host, &h->queues);
 	}
 	cpumask_set_cpu(cpu, &p->queue->pcpus);
 	p->queue->state.pcpus++;
@@ -1299,7 +1321,7 @@ static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, un
 	return &h->lock;
 }
 
-/* The pCPU is no longer ours; its vCPUs have moved away. */
+/* The pCPU is no longer ours; its vCPUs have moved away. Interrupts may be off: nothing is freed. */
 static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *data, int cpu)
 {
 	struct host *h = host_of(ops);
@@ -1317,9 +1339,7 @@ static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *d
 	cpumask_clear_cpu(cpu, &q->pcpus);
 	if (!--q->state.pcpus) {
 		ASSERT(list_empty(&q->members));
-		list_del(&q->in_host);
-		xfree(p->spare);
-		p->spare = q;
+		list_move(&q->in_host, &p->spares);
 	}
 	p->queue = NULL;
 	spin_unlock_irqrestore(&h->lock, flags);
@@ -1570,14 +1590,7 @@ static int cf_check steelyard_adjust_global(const struct scheduler *ops,
 
 static s64 credit(const struct host_vcpu *v)
 {
-	switch (policy.discipline) {
-	case SY_CREDIT:
-		return credit_credits(&v->state);
-	case SY_CREDIT2:
-		return credit2_credit_ns(&policy, &v->queue->state, &v->state);
-	default:
-		return 0;
-	}
+	return sy_credit(&policy, &v->queue->state, &v->state);
 }
 
 #define STATISTICS_HEAD "domain vcpu pcpu weight weight_now cap_percent gotten_ns waited_ns worst_wait_ns " \
@@ -1782,9 +1795,11 @@ static bool cf_check add_parameter(const char *name, const struct sy_parameter *
 
 static int __init cf_check steelyard_hypfs_init(void)
 {
-	statistics = xmalloc_array(char, STATISTICS_BYTES);
-	if (list_empty(&hosts) || !statistics)
+	if (list_empty(&hosts))
 		return 0;
+	statistics = xmalloc_array(char, STATISTICS_BYTES);
+	if (!statistics)
+		return -ENOMEM;
 	hypfs_string_set_reference(&policy_leaf, policy_name);
 	statistics_leaf.u.content = statistics;
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);

@@ -8,6 +8,8 @@
  *	begin=, end=	what happens between the two is measured
  *	compute=	CPU time between two sleeps; 0: no sleep
  *	sleep=		length of a sleep
+ *	jitter=		percent by which each of both times is longer or shorter, evenly distributed
+ *	seed=		above 0, of that distribution
  *	vcpus=
  * At the end vCPU 0 prints a line for each vCPU on the console; the domain then sleeps for good.
  */
@@ -58,6 +60,7 @@ struct measured {
 	u64 seen_entry, seen_waited; /* the last run state looked at */
 	u64 worst_wait, switches;
 	u64 rounds; /* of computing */
+	u64 random;
 	volatile u32 done;
 } __attribute__((aligned(64)));
 
@@ -67,7 +70,7 @@ static struct measured measured[VCPUS_MAX];
 unsigned char stacks[VCPUS_MAX][STACK_BYTES] __attribute__((aligned(4096)));
 static struct vcpu_info vcpu_infos[PAGE_BYTES / sizeof(struct vcpu_info)] __attribute__((aligned(4096)));
 static struct vcpu_guest_context context;
-static u64 begin, end, compute, sleep_time, vcpus;
+static u64 begin, end, compute, sleep_time, jitter, seed, vcpus;
 static volatile u64 sink;
 
 extern void start_other(void);
@@ -222,31 +225,55 @@ static u64 option(const char *name)
 
 /* ---- What a vCPU does ---- */
 
+/*
+ * One emulated processor runs until this instruction, or until a device's next timer; with a few us
+ * between two of them all processors run at the same speed. Without, the first ones leave the others
+ * nothing for tens of ms.
+ */
+static void let_other_pcpus_run(void)
+{
+	__asm__ volatile("pause");
+}
+
+/* The time with its jitter; xorshift64 by G. Marsaglia. */
+static u64 draw(struct measured *m, u64 time)
+{
+	u64 range = time * jitter / 50;
+
+	m->random ^= m->random << 13;
+	m->random ^= m->random >> 7;
+	m->random ^= m->random << 17;
+	return time - range / 2 + (range ? m->random % range : 0);
+}
+
 static void work(u64 vcpu)
 {
 	struct measured *m = &measured[vcpu];
-	u64 times[4], start, time, i;
+	u64 times[4], compute_until, time, i;
 
 	while (now(vcpu) < begin)
 		sleep_until(begin);
 	look(vcpu, m->at_begin);
 	m->worst_wait = 0;
 	m->switches = 0;
-	start = m->at_begin[RUNSTATE_running];
+	m->random = seed * VCPUS_MAX + vcpu;
+	compute_until = m->at_begin[RUNSTATE_running] + draw(m, compute);
 	for (;;) {
 		for (i = 0; i < 200; i++)
 			sink++;
+		let_other_pcpus_run();
 		time = look(vcpu, times);
 		if (time >= end)
 			break;
-		if (!compute || times[RUNSTATE_running] - start < compute)
+		if (!compute || times[RUNSTATE_running] < compute_until)
 			continue;
 		m->rounds++;
-		sleep_until(time + sleep_time < end ? time + sleep_time : end);
+		time += draw(m, sleep_time);
+		sleep_until(time < end ? time : end);
 		time = look(vcpu, times);
 		if (time >= end)
 			break;
-		start = times[RUNSTATE_running];
+		compute_until = times[RUNSTATE_running] + draw(m, compute);
 	}
 	for (i = 0; i < 4; i++)
 		m->at_end[i] = times[i];
@@ -310,6 +337,8 @@ void start(struct start_info *start_info)
 	end = option("end");
 	compute = option("compute");
 	sleep_time = option("sleep");
+	jitter = option("jitter");
+	seed = option("seed");
 	vcpus = option("vcpus");
 	if (vcpus > VCPUS_MAX)
 		vcpus = VCPUS_MAX;

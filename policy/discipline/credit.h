@@ -359,7 +359,6 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 	return 0;
 }
 
-/* For who looks on: monitors and tests. */
 SY_FN s64 credit_credits(const struct sy_vcpu *v)
 {
 	return credit_vcpu_const(v)->credits;

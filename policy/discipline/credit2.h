@@ -41,8 +41,6 @@
  * Readings and simplifications:
  *  - 4.5 forgets what the running vCPUs have burnt since their last charge when it resets, and
  *    takes idle for -2^30 credits; here both are as in 4.20, exact and minus infinity.
- *  - 4.20 looks at the better of the one chosen and the head of the queue before it resets; here it
- *    is the one chosen, as in 4.5. They differ only where affinity or resistance pass over the head.
  *  - The compensation does not lift credit above the limit (it could, by 50 us).
  *  - A cap is strict: a slice ends with the budget even if that is below the shortest run, and a
  *    grant is an equal part of the budget without a lower bound (budget.h). 4.20 rounds both up to
@@ -73,6 +71,9 @@
 	  "shortest time between two choices", "CSCHED2_MIN_TIMER, csched2_runtime()", 500 * SY_US, 500 * SY_US) \
 	X(CREDIT2_RUN_MAX_NS, "run_max_ns", "ns", 1, 10 * SY_S, \
 	  "longest time between two choices", "CSCHED2_MAX_TIMER, csched2_runtime()", 2 * SY_MS, 10 * SY_MS) \
+	X(CREDIT2_RESET, "reset", "chosen|most_credit", 0, 1, \
+	  "whose credit must be used up for a reset: that of the one chosen, or also that of the queue's first", \
+	  "csched2_schedule(), top_credit", 0, 1) \
 	X(CREDIT2_RESIST_NS, "migration_resistance_ns", "ns", 0, 10 * SY_S, \
 	  "credit by which a vCPU from another pCPU must be ahead", "CSCHED2_MIGRATE_RESIST", 500 * SY_US, 500 * SY_US) \
 	X(CREDIT2_COMPENSATION_NS, "migration_compensation_ns", "ns", 0, 10 * SY_S, \
@@ -105,6 +106,9 @@
 
 enum credit2_parameter { CREDIT2_PARAMETERS(SY_PARAMETER_INDEX) CREDIT2_PARAMETER_COUNT };
 _Static_assert((int)CREDIT2_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit");
+
+enum credit2_reset_by { CREDIT2_RESET_CHOSEN,
+			CREDIT2_RESET_MOST_CREDIT };
 
 enum credit2_wake_order { CREDIT2_WAKE_LAST_FIRST,
 			  CREDIT2_WAKE_IDLE_FIRST };
@@ -520,15 +524,20 @@ SY_FN enum sy_verdict credit2_consider(const struct sy_policy *p, const struct s
 /*
  * One unit, or as many as take the one chosen above 0 if it is more than a
  * unit in debt. A debt that has reached the floor may be deeper than it looks.
+ * The queue's first may have more credit: who is within the rate limit goes on
+ * all the same, and affinity or resistance may pass it over.
  */
 SY_FN u64 credit2_reset_due(const struct sy_policy *p, const struct sy_queue *q,
-			    const struct sy_vcpu *v)
+			    const struct sy_vcpu *v, const struct sy_vcpu *next)
 {
 	s64 debt_ns = -credit2_credit_ns(p, q, v);
 	s64 floor_ns = credit2_ns(p, CREDIT2_FLOOR_NS);
 	s64 unit_ns = credit2_unit_ns(p);
 
 	if (debt_ns < 0)
+		return 0;
+	if (p->parameter[CREDIT2_RESET] == CREDIT2_RESET_MOST_CREDIT && next &&
+	    credit2_credit_ns(p, q, next) > 0)
 		return 0;
 	if (debt_ns > unit_ns || (floor_ns && debt_ns >= floor_ns))
 		return 1 + (u64)debt_ns / (u64)unit_ns;

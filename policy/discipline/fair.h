@@ -12,8 +12,8 @@
  *    with the earliest deadline runs; a deadline is the virtual runtime at which the slice asked
  *    for will be consumed. Lag survives sleep: neither sleep nor a short slice wins CPU time.
  *
- * Source: kernel/sched_fair.c of Linux 2.6.38, kernel/sched/fair.c and features.h of Linux 6.12,
- * virt/kvm/kvm_main.c of both;
+ * Source: kernel/sched_fair.c of Linux 2.6.38, kernel/sched/fair.c and features.h of Linux 6.12, and
+ * of 7.2 for `hrtick`; virt/kvm/kvm_main.c of the first two;
  * deadlines: I. Stoica and H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995.
  *
  * State. The queue has a virtual time: the least virtual runtime, never going back (CFS), or the
@@ -54,7 +54,9 @@
  *    Whoever wakes asks for a new slice, also where 6.12 would let it finish the old one.
  *  - In 6.12 a wake-up of a shorter slice ends the protection of who runs. Here protection does not
  *    hold against a shorter slice, at any choice.
- *  - Slices are enforced by the tick, as both kernels do by default (no HRTICK).
+ *  - `hrtick` is that of 7.2, for order `deadline`: who is chosen again does not set the timer, as
+ *    set_next_task_fair() is called for another task only. In 7.2 whoever wakes sets it if it is off,
+ *    too; here only if the one that runs was alone.
  *  - Balance moves one vCPU at a time, by weight. Linux doubles the time between two balances while
  *    nothing is out of balance: here it is fixed. A failed balance does not make hot vCPUs movable:
  *    who waits cools within the migration cost.
@@ -97,6 +99,9 @@
 	  "RUN_TO_PARITY", 0, 1) \
 	X(FAIR_PREEMPT_SHORT, "preempt_short", "off|on", 0, 1, \
 	  "order deadline: a shorter slice preempts nevertheless", "PREEMPT_SHORT", 0, 1) \
+	X(FAIR_HRTICK, "hrtick", "off|on", 0, 1, \
+	  "order deadline: a timer ends the first slice after a switch, the tick the others", \
+	  "HRTICK, off in 6.12; in 7.2 on where CONFIG_HRTIMER_REARM_DEFERRED is (x86)", 0, 0) \
 	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
 	  "order deadline: negative lag is made up for during sleep", \
 	  "DELAY_DEQUEUE, DELAY_ZERO", 0, 1) \
@@ -160,6 +165,8 @@ _Static_assert((int)FAIR_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit"
 #define FAIR_VRUNTIME_START (1ULL << 62)
 /* Farthest deadline of who yields, from its virtual runtime: x a weight it fits 63 bits. */
 #define FAIR_DEADLINE_MAX (1ULL << 36)
+/* hrtick_start(): a timer is set for no less. */
+#define FAIR_TIMER_LEAST_NS (10 * SY_US)
 #define FAIR_NOBODY (~0ULL)
 #define FAIR_LOAD_WAITING (1ULL << 62)
 
@@ -209,6 +216,7 @@ struct fair_queue {
 	u64 balance_interval_ns;
 	u64 pushed_ns; /* last balance towards idle pCPUs */
 	u64 balanced_ns; /* last balance between busy pCPUs */
+	u64 timer_ns; /* hrtick: when the first slice after a switch ends */
 };
 
 struct fair_pcpu {
@@ -438,6 +446,28 @@ static inline void fair_renew_deadline(const struct sy_policy *p, const struct f
 	s->slice_ns = fair_asked_slice_ns(p, f, d);
 	s->deadline = s->vruntime + fair_virtual(s->slice_ns, s->weight);
 	s->protected = 0;
+}
+
+/* Of who is in no queue's sums, that with which it left them. */
+SY_FN s64 fair_credit(const struct sy_queue *q, const struct sy_vcpu *v)
+{
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+
+	return s->place < FAIR_WAITING ? s->lag :
+					 fair_difference(fair_queue_const(q)->vruntime, s->vruntime);
+}
+
+/* Order deadline: by hrtick, the queue's timer is set for when who runs has consumed its slice. */
+static inline void fair_set_timer(const struct sy_policy *p, struct fair_queue *f,
+				  const struct fair_vcpu *s, u64 now)
+{
+	u64 left = sy_max(s->deadline, s->vruntime) - s->vruntime;
+
+	if (!p->parameter[FAIR_HRTICK] || !fair_by_deadline(p))
+		return;
+	left = sy_min(left, sy_divide(1ULL << 63, s->weight)) * s->weight;
+	left = (left - sy_min(s->uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
+	f->timer_ns = now + sy_max(left, FAIR_TIMER_LEAST_NS);
 }
 
 /* ---- Into the queue's sums and out of them ---- */
@@ -909,6 +939,7 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 	s->ran_ns = 0;
 	s->last_ran_ns = now;
 	s->protected = p->parameter[FAIR_RUN_TO_PARITY] != 0;
+	fair_set_timer(p, fair_queue(q), s, now);
 
 	/* An idle time that a steal ended at once is none. Each weighs an eighth in the average. */
 	if (fc->idle_since_ns && now > fc->idle_since_ns) {
@@ -920,15 +951,25 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 	fc->idle_since_ns = 0;
 }
 
-/* The tick ends slices. Here the queue learns who is next. */
+/*
+ * The tick ends slices; by hrtick the timer ends the one in which a vCPU started, too. If that vCPU
+ * is chosen again, the timer stays off. While it is alone, the timer is always on: whoever wakes
+ * finds it as if it had set it. And here the queue learns who is next.
+ */
 SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
 		     const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next,
 		     u64 now)
 {
+	struct fair_queue *f = fair_queue(q);
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+	u64 slice_ns = budget_slice(&s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+
 	/* Behind one that was summoned there may be less; what was known is never too much. */
 	if (!next || !next->first)
-		fair_queue(q)->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
-	return budget_slice(&fair_vcpu_const(v)->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+		f->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
+	if (!q->queued)
+		fair_set_timer(p, f, s, now);
+	return f->timer_ns > now ? sy_min(slice_ns, f->timer_ns - now) : slice_ns;
 }
 
 /* ---- Time that passes ---- */

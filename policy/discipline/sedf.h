@@ -348,6 +348,13 @@ SY_FN u32 sedf_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct 
 	return sedf_settle(v, now) | (sv->running ? SY_RESCHEDULE : SY_REKEY);
 }
 
+SY_FN s64 sedf_credit(const struct sy_vcpu *v)
+{
+	const struct sedf_vcpu *sv = sedf_vcpu_const(v);
+
+	return sv->reserved ? (s64)(sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns)) : 0;
+}
+
 /* ---- Who is next, for how long ---- */
 
 static inline u64 sedf_order(const struct sedf_vcpu *sv)

@@ -110,7 +110,8 @@ static u64 calls_total;
 	X(block) X(yield) X(spin) X(rank) X(summon) X(spun) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
-	X(domain_change) X(vcpu_destroy) X(sample_ns) X(late_ns) X(sample_begin) X(sample_domain) X(sample_settle)
+	X(domain_change) X(vcpu_destroy) X(credit) \
+	X(sample_ns) X(late_ns) X(sample_begin) X(sample_domain) X(sample_settle)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -419,13 +420,27 @@ static void after(u32 requests, int i)
 		survey(vcpu->queue);
 }
 
+static s64 credit(int i)
+{
+	count(CALL_credit);
+	return sy_credit(&policy, queue_of(i), vcpus[i].state);
+}
+
+/* Where credit is given at accountings and resets, running earns none. */
 static void charge(int i)
 {
 	u64 ran_ns = now - vcpus[i].charged_ns;
+	s64 credit_before = credit(i);
+	u32 requests;
 
 	vcpus[i].charged_ns = now;
 	count(CALL_charge);
-	after(sy_charge(&policy, queue_of(i), domain_of(i), vcpus[i].state, ran_ns, now), i);
+	requests = sy_charge(&policy, queue_of(i), domain_of(i), vcpus[i].state, ran_ns, now);
+	check((policy.discipline != SY_CREDIT && policy.discipline != SY_CREDIT2) ||
+		      credit(i) <= credit_before,
+	      "vCPU %d: its credit grew while it ran", i);
+	last_call = call_name[CALL_charge];
+	after(requests, i);
 }
 
 /* ---- Moving, waking, interrupting ---- */
@@ -660,6 +675,12 @@ static void reweigh(void)
 	}
 }
 
+/* Who waits first, or null. */
+static struct sy_vcpu *first_of(const struct queue *queue)
+{
+	return queue->queued ? vcpus[queue->waiting[0]].state : 0;
+}
+
 static void reset_if_due(int q, int chosen)
 {
 	struct sy_queue *queue = queues[q].state;
@@ -667,7 +688,7 @@ static void reset_if_due(int q, int chosen)
 	u32 requests;
 
 	count(CALL_reset_due);
-	units = sy_reset_due(&policy, queue, vcpus[chosen].state);
+	units = sy_reset_due(&policy, queue, vcpus[chosen].state, first_of(&queues[q]));
 	if (!units)
 		return;
 	for (int c = 0; c < pcpu_count; c++)
@@ -686,13 +707,13 @@ static void reset_if_due(int q, int chosen)
 	if (requests & SY_SURVEY)
 		survey(q);
 	/* Who is exactly as deep in debt as was given may need one unit more, but not for ever. */
-	units = sy_reset_due(&policy, queue, vcpus[chosen].state);
+	units = sy_reset_due(&policy, queue, vcpus[chosen].state, 0);
 	if (units && !extreme) {
 		struct sy_queue again = *queue;
 
 		sy_reset(&policy, &again, governor, domain_of(chosen), units, now);
 		last_call = call_name[CALL_reset];
-		check(!sy_reset_due(&policy, &again, vcpus[chosen].state), "two resets do not suffice");
+		check(!sy_reset_due(&policy, &again, vcpus[chosen].state, 0), "two resets do not suffice");
 	}
 }
 
@@ -763,7 +784,7 @@ static void choose(int c, bool blocks)
 	}
 	count(CALL_slice);
 	slice_ns = sy_slice(&policy, queue->state, pcpu->state, domain_of(chosen), vcpus[chosen].state,
-			    queue->queued ? vcpus[queue->waiting[0]].state : 0, now);
+			    first_of(queue), now);
 	check(slice_ns >= 1 && slice_ns <= SY_FOREVER, "slice of %llu ns", (unsigned long long)slice_ns);
 	pcpu->choose_ns = now + slice_ns;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the scheduler knows of each vCPU, domain, queue and pCPU. The loader reads these tables in
- * the program's .bss by the same layout (src/state.rs).
+ * the program's .bss by the same layout (src/status.rs).
  */
 #ifndef STEELYARD_STATE_H
 #define STEELYARD_STATE_H
@@ -42,6 +42,7 @@ struct vcpu {
 
 struct domain {
 	struct sy_domain state;
+	u64 resets; /* that its vCPUs caused */
 	s32 pid; /* of the process; 0: a free slot */
 	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
 };
@@ -62,6 +63,7 @@ struct pcpu {
 	u32 interrupted; /* vCPU that ran here until a task that is no vCPU came, or NONE */
 	u32 replaced; /* 1: the last choice was another than who ran */
 	u32 queue;
+	u32 offline; /* 1: nobody can run here; the kernel ends the scheduler when that changes */
 	u32 coming; /* 1 from a choice until who was chosen runs */
 	u32 other_runs; /* 1 while a task that is no vCPU runs here */
 	u32 other_had_turn; /* 1: it was the other tasks' turn last */

@@ -21,6 +21,10 @@
  * Between the parts others may come first; so that no wake-up is lost, `queued` counts who is on the
  * way into a queue too, and a pCPU that finds fewer than that before it idles looks again.
  *
+ * Functions that are not static are verified once, whatever calls them: else the verifier follows each
+ * path through them from each path to them, and gives up after a million instructions. What timers
+ * call is static: it is verified with init(), which may sleep, where a queue must not be walked.
+ *
  * Not here: caps (sy_domain_timer, PARK), sedf (vCPU timers), cores and sockets (each pCPU counts as
  * a core; a host is one socket), directed yields (the contract has only plain ones).
  */
@@ -43,9 +47,12 @@ char gpl[] SEC("license") = "GPL";
 
 /* Written by the loader. */
 const volatile struct sy_policy policy_constant;
-const volatile u32 pcpus_count = 1;
+const volatile u32 pcpus_count = 1; /* possible ones; pcpu.offline says which are not there */
+const volatile u32 pcpus_online = 1;
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
+/* For who reads the status: nothing here uses it. */
+const volatile char policy_name[64];
 
 struct vcpu vcpus[MAX_VCPUS];
 struct domain domains[MAX_DOMAINS];
@@ -58,6 +65,7 @@ u32 account_order[MAX_DOMAINS];
 u32 rotor;
 u64 choices;
 u64 kicks;
+u32 forgotten;
 
 /* What the kernel said at the end. */
 u32 exit_kind;
@@ -171,7 +179,7 @@ static __always_inline bool is_idle(u32 pcpu)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 
-	return c->current == NONE && !c->other_runs && !c->coming;
+	return !c->offline && c->current == NONE && !c->other_runs && !c->coming;
 }
 
 /* ---- With the lock held ---- */
@@ -192,6 +200,16 @@ static __always_inline void set_status(struct vcpu *v, u32 status, u64 now)
 	v->since_ns = sy_max(now, v->since_ns);
 }
 
+/*
+ * With the lock held: the same answer, of which the verifier knows nothing any more. It follows paths
+ * with different answers one by one, and those with an unknown one together.
+ */
+static __always_inline u32 forget(u32 requests)
+{
+	*(volatile u32 *)&forgotten = requests;
+	return *(volatile u32 *)&forgotten;
+}
+
 /* Charges who runs on the pCPU up to now. */
 static __noinline u32 charge(u32 pcpu, u64 now)
 {
@@ -200,12 +218,12 @@ static __noinline u32 charge(u32 pcpu, u64 now)
 	u64 ran_ns;
 
 	if (c->current == NONE || now <= c->charged_ns)
-		return 0;
+		return forget(0);
 	v = vcpu_at(c->current);
 	ran_ns = now - c->charged_ns;
 	c->charged_ns = now;
-	return sy_charge(policy(), &queue_at(v->queue)->state, &domain_at(v->domain)->state,
-			 &v->state, ran_ns, now);
+	return forget(sy_charge(policy(), &queue_at(v->queue)->state, &domain_at(v->domain)->state,
+				&v->state, ran_ns, now));
 }
 
 /* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */
@@ -256,13 +274,14 @@ static __noinline u32 assign(u32 vcpu, u32 pcpu, u64 now)
 	u32 from = v->queue, to = pcpu_at(pcpu)->queue, requests;
 
 	if (from == to)
-		return 0;
+		return forget(0);
 	requests = charge_lone(from, now) & SY_RESCHEDULE;
 	requests |= charge_lone(to, now) & SY_RESCHEDULE;
-	answer_locked(from, sy_leave(policy(), &queue_at(from)->state, &d->state, &v->state, now));
+	answer_locked(from, forget(sy_leave(policy(), &queue_at(from)->state, &d->state, &v->state,
+					    now)));
 	v->queue = to;
-	answer_locked(to, sy_join(policy(), &queue_at(to)->state, &d->state, &v->state, now));
-	return requests;
+	answer_locked(to, forget(sy_join(policy(), &queue_at(to)->state, &d->state, &v->state, now)));
+	return forget(requests);
 }
 
 static __always_inline void reweigh(void)
@@ -397,7 +416,7 @@ static __noinline u32 adopt(s32 pid, s32 process, u32 weight, u32 pcpu)
 /* ---- What vCPUs do ---- */
 
 /* A blocked vCPU has work again. */
-static __noinline void wake(u32 vcpu)
+__noinline int wake(u32 vcpu)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct vcpu *v = vcpu_at(vcpu);
@@ -412,6 +431,7 @@ static __noinline void wake(u32 vcpu)
 						&domain_at(v->domain)->state, &v->state, now));
 	}
 	bpf_spin_unlock(&lock);
+	return 0;
 }
 
 /* The vCPU has nothing more to do, or leaves its queue for a moment. */
@@ -427,7 +447,7 @@ static __always_inline void block_locked(struct vcpu *v, u64 now)
 }
 
 /* By how much the waiting vCPU is ahead of who runs on the pCPU; 0 if nobody does. */
-static __noinline s64 lead(u32 vcpu, u32 pcpu, u64 now)
+__noinline s64 lead(u32 vcpu, u32 pcpu, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	struct vcpu *v = vcpu_at(vcpu);
@@ -448,7 +468,22 @@ static __noinline s64 lead(u32 vcpu, u32 pcpu, u64 now)
 
 static __always_inline bool may_run(struct task_struct *p, u32 pcpu)
 {
-	return bpf_cpumask_test_cpu(pcpu, p->cpus_ptr);
+	return !pcpu_at(pcpu)->offline && bpf_cpumask_test_cpu(pcpu, p->cpus_ptr);
+}
+
+/* Some pCPU that the thread may use, or NONE. */
+static __noinline u32 find_allowed(struct task_struct *p)
+{
+	u32 i;
+
+	if (!p)
+		return NONE;
+	bpf_for(i, 0, pcpus_count)
+	{
+		if (may_run(p, i))
+			return i;
+	}
+	return NONE;
 }
 
 /* An idle pCPU that the thread may use, from `first` on, in rotation; or NONE. */
@@ -596,7 +631,7 @@ static __always_inline void enqueue_vcpu(struct task_struct *p, u32 vcpu, u64 en
 	if (v->woken)
 		place(p, vcpu);
 	if (!may_run(p, v->move_to == NONE ? v->state.pcpu : v->move_to))
-		v->move_to = bpf_cpumask_first(p->cpus_ptr);
+		v->move_to = find_allowed(p);
 	now = bpf_ktime_get_ns();
 
 	bpf_spin_lock(&lock);
@@ -685,7 +720,7 @@ static __noinline u32 choose_here(u32 pcpu, u32 best, u64 now, u32 *seen)
 }
 
 /* 3. Who comes from another queue. */
-static __noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
+__noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	struct task_struct *p;
@@ -724,7 +759,7 @@ static __noinline u32 choose_elsewhere(u32 pcpu, u32 best, u64 now)
 }
 
 /* Moves a waiting vCPU out of its queue onto this pCPU; false if another pCPU was faster. */
-static __noinline bool take(u32 vcpu, u32 pcpu)
+__noinline bool take(u32 vcpu, u32 pcpu)
 {
 	struct vcpu *v = vcpu_at(vcpu);
 	struct task_struct *p;
@@ -746,19 +781,34 @@ static __noinline bool take(u32 vcpu, u32 pcpu)
 	return true;
 }
 
+/* The first that waits in the queue, or NONE. */
+static __noinline u32 first_of(u32 queue)
+{
+	struct task_struct *p;
+	u32 first = NONE;
+
+	bpf_for_each(scx_dsq, p, queue, 0)
+	{
+		first = vcpu_of(p);
+		break;
+	}
+	return first;
+}
+
 /* 4. Whoever runs on the queue's pCPUs is charged before a reset. */
-static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
+__noinline int reset_if_due(u32 pcpu, u32 chosen, u64 now)
 {
 	struct vcpu *v = vcpu_at(chosen);
-	u32 queue = pcpu_at(pcpu)->queue, requests;
+	u32 queue = pcpu_at(pcpu)->queue, next, requests;
 	struct queue *q = queue_at(queue);
 	u64 units;
 	u32 i;
 
 	if (v->queue != queue)
-		return;
+		return 0;
+	next = first_of(queue);
 	bpf_spin_lock(&lock);
-	units = sy_reset_due(policy(), &q->state, &v->state);
+	units = sy_reset_due(policy(), &q->state, &v->state, state_or_null(next));
 	if (units) {
 		bpf_for(i, 0, pcpus_count)
 		{
@@ -768,29 +818,26 @@ static __noinline void reset_if_due(u32 pcpu, u32 chosen, u64 now)
 		requests = sy_reset(policy(), &q->state, &governor, &domain_at(v->domain)->state,
 				    units, now);
 		q->resets++;
+		domain_at(v->domain)->resets++;
 		if (requests & SY_REWEIGH)
 			reweigh();
 		answer_locked(queue, requests);
 	}
 	bpf_spin_unlock(&lock);
+	return 0;
 }
 
 /* 7. For how long; arms the pCPU's timer. */
-static __noinline u64 begin_slice(u32 pcpu, u64 now)
+__noinline u64 begin_slice(u32 pcpu, u64 now)
 {
 	u64 slice_ns = 0, wait_ns = 0;
 	struct pcpu *c = pcpu_at(pcpu);
-	u32 key = pcpu, next = NONE;
-	struct task_struct *p;
+	u32 key = pcpu, next;
 	struct timer *timer;
 
 	if (pcpu >= pcpus_count)
 		return 0;
-	bpf_for_each(scx_dsq, p, c->queue, 0)
-	{
-		next = vcpu_of(p);
-		break;
-	}
+	next = first_of(c->queue);
 	bpf_spin_lock(&lock);
 	if (c->current != NONE) {
 		struct vcpu *v = vcpu_at(c->current);
@@ -817,7 +864,7 @@ static __noinline u64 begin_slice(u32 pcpu, u64 now)
  * 1. Who ran: the task that the kernel says, or the vCPU that another task has interrupted since the
  * last choice, which waits in the queue by now.
  */
-static __noinline u32 who_ran(u32 pcpu, u32 ran, u64 now)
+__noinline u32 who_ran(u32 pcpu, u32 ran, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 best = NONE, interrupted;
@@ -1280,6 +1327,7 @@ static int pcpu_timer(void *map, u32 *key, struct timer *timer)
 	due_ns = c->slice_end_ns;
 	if (tick_ns)
 		due_ns = sy_min(due_ns, c->tick_due_ns);
+	requests = forget(requests);
 	answer_locked(c->queue, requests);
 	bpf_spin_unlock(&lock);
 
@@ -1371,18 +1419,20 @@ static __always_inline void init_queues(void)
 		c->current = NONE;
 		c->interrupted = NONE;
 		c->queue = queue;
-		if (i % size == 0)
+		if (c->offline)
+			continue;
+		if (!queue_at(queue)->state.pcpus)
 			queue_at(queue)->first_pcpu = i;
 		queue_at(queue)->state.pcpus++;
 	}
 	bpf_for(i, 0, pcpus_count)
 	{
 		if (queue_at(i)->state.pcpus)
-			sy_queue_init(policy(), &queue_at(i)->state, pcpus_count);
+			sy_queue_init(policy(), &queue_at(i)->state, pcpus_online);
 	}
 	bpf_for(i, 0, MAX_DOMAINS)
 		account_order[i & (MAX_DOMAINS - 1)] = i;
-	sy_accounting_init(policy(), &accounting, pcpus_count);
+	sy_accounting_init(policy(), &accounting, pcpus_online);
 }
 
 SEC("struct_ops.s/steelyard_init")

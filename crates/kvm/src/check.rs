@@ -12,8 +12,7 @@ use libbpf_rs::btf::{Btf, ReferencesType, TypeId};
 use crate::KvmError;
 
 /// The kernel's functions that the scheduler cannot do without, as `bpf/kernel.h` declares them.
-const FUNCTIONS: [&str; 15] = [
-    "bpf_cpumask_first",
+const FUNCTIONS: [&str; 14] = [
     "bpf_cpumask_test_cpu",
     "bpf_iter_scx_dsq_destroy",
     "bpf_iter_scx_dsq_new",

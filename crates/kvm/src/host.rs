@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the scheduler, and takes it away again.
 
+use std::fs;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
 
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintLevel, set_print};
 use steelyard_policy::Policy;
 
-use crate::skeleton::scheduler::types::{bss, sy_policy};
+use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
-use crate::{KvmError, check};
+use crate::{KvmError, as_core, check, text};
 
+/// The list of CPUs on which tasks can run.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -47,15 +51,33 @@ impl Scheduler {
         let mut builder = SteelyardSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
         let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
+        let count = pcpus()?;
+        let online = fs::read_to_string(ONLINE).unwrap_or_else(|_| format!("0-{}", count - 1));
+        let is_online = |&pcpu: &usize| contains(&online, pcpu);
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.policy_constant = constant(policy);
-            constants.pcpus_count = pcpus()?;
-            for (to, from) in constants.lost_comm.iter_mut().zip(options.lose.bytes().take(15)) {
-                *to = from as i8;
+            // SAFETY: both are `struct sy_policy`.
+            constants.policy_constant = unsafe { *as_core(policy.parameters()) };
+            constants.pcpus_count = count;
+            constants.pcpus_online = (0..count as usize).filter(is_online).count() as u32;
+            write_text(&mut constants.policy_name, &policy.to_string());
+            write_text(&mut constants.lost_comm, &options.lose);
+        }
+        if let Some(tables) = open.maps.bss_data.as_deref_mut() {
+            for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
+                pcpu.offline = (!is_online(&number)).into();
             }
         }
         let mut skeleton =
             open.load().map_err(|error| KvmError::Refused("load the program", error))?;
+        if options.verbose {
+            for program in ProgInfoIter::default() {
+                let name = program.name.to_string_lossy();
+                if name.starts_with("steelyard_") {
+                    // The kernel gives up after a million.
+                    eprintln!("{name}: {} instructions verified", program.verified_insns);
+                }
+            }
+        }
         let link = skeleton
             .maps
             .steelyard_ops
@@ -91,17 +113,12 @@ fn ejected(state: &bss, kind: u32) -> KvmError {
     KvmError::Ejected { kind, reason: text(&state.exit_reason), message: text(&state.exit_message) }
 }
 
-fn text(bytes: &[i8]) -> String {
-    let bytes: Vec<u8> =
-        bytes.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
-    String::from_utf8_lossy(&bytes).trim().to_owned()
-}
-
-/// The policy as the program has it: the same struct of the core, by its C name.
-fn constant(policy: &Policy) -> sy_policy {
-    const { assert!(size_of::<sy_policy>() == size_of::<steelyard_policy::Parameters>()) };
-    // SAFETY: both are `struct sy_policy`, plain words without padding, of the same size.
-    unsafe { ptr::from_ref(policy.parameters()).cast::<sy_policy>().read() }
+/// Fills a string of the program, all but its last byte, which stays zero.
+fn write_text(to: &mut [i8], from: &str) {
+    let room = to.len() - 1;
+    for (to, from) in to[..room].iter_mut().zip(from.bytes()) {
+        *to = from as i8;
+    }
 }
 
 /// CPUs of this host; the program numbers them as the kernel does.
@@ -116,4 +133,27 @@ fn pcpus() -> Result<u32, KvmError> {
 
 fn length<T, const N: usize>(_table: impl Fn(&bss) -> &[T; N]) -> usize {
     N
+}
+
+/// Whether a list of CPUs as the kernel writes it, such as `0-3,8`, has this one.
+fn contains(list: &str, cpu: usize) -> bool {
+    list.trim().split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) => (first..=last).contains(&cpu),
+            _ => false,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        let there: Vec<_> = (0..12).filter(|&cpu| contains("0-2,5,8-9\n", cpu)).collect();
+        assert_eq!(there, [0, 1, 2, 5, 8, 9]);
+        assert!(!contains("", 0));
+    }
 }

@@ -26,4 +26,21 @@ mod skeleton {
 pub use error::KvmError;
 pub use host::{Options, Scheduler};
 pub use observer::{Observer, Threads};
-pub use status::{DomainStatus, Status, VcpuStatus, status};
+pub use status::{DomainStatus, Status, Times, VcpuStatus, status};
+
+/// A struct of the core as another set of bindings has it: the skeleton's, or `steelyard_policy`'s.
+///
+/// # Safety
+/// Both are the same C struct, of plain numbers.
+unsafe fn as_core<From, To>(from: &From) -> &To {
+    const { assert!(size_of::<From>() == size_of::<To>() && align_of::<From>() == align_of::<To>()) };
+    // SAFETY: the same bytes, as the caller promises.
+    unsafe { &*std::ptr::from_ref(from).cast() }
+}
+
+/// A string of the program.
+fn text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> =
+        bytes.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}

@@ -8,15 +8,18 @@ use std::{fs, ptr};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use steelyard_policy::ffi;
 
-use crate::KvmError;
 use crate::check::privileged;
-use crate::skeleton::scheduler::types::{bss, domain, vcpu};
+use crate::skeleton::scheduler::types::{bss, rodata, vcpu};
+use crate::{KvmError, as_core, text};
 
-/// Name of the map with the tables, as libbpf makes it from the program's name.
-const TABLES: &str = "steelyar.bss";
-/// The end of the last table, without padding.
-const TABLES_BYTES: usize = offset_of!(bss, exit_message) + size_of::<[i8; 512]>();
+/// The maps with the tables and the constants, as libbpf names them after the program; and where
+/// the last field of each ends, whatever padding follows.
+const TABLES: (&str, usize) =
+    ("steelyar.bss", offset_of!(bss, exit_message) + size_of::<[i8; 512]>());
+const CONSTANTS: (&str, usize) =
+    ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 64]>());
 const FREE: u32 = 0;
 const BLOCKED: u32 = 1;
 const WAITING: u32 = 2;
@@ -25,6 +28,8 @@ const RUNNING: u32 = 3;
 /// The whole host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
+    /// The policy that schedules.
+    pub policy: String,
     /// Choices that pCPUs made.
     pub choices: u64,
     /// Interrupts sent to pCPUs.
@@ -38,7 +43,7 @@ pub struct Status {
 /// One domain: a process with vCPU threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct DomainStatus {
-    /// Name of its process.
+    /// What QEMU calls the VM (`-name`), or else the name of its process.
     pub name: String,
     /// Number of its process.
     pub pid: i32,
@@ -46,6 +51,11 @@ pub struct DomainStatus {
     pub weight: u64,
     /// Weight in effect now.
     pub weight_now: u64,
+    /// Resets of queues that its vCPUs caused.
+    pub resets: u64,
+    /// Of all its vCPUs; of waits the worst.
+    #[serde(flatten)]
+    pub times: Times,
     /// One item per vCPU.
     pub vcpus: Vec<VcpuStatus>,
 }
@@ -61,6 +71,16 @@ pub struct VcpuStatus {
     pub state: &'static str,
     /// pCPU where it runs or ran last; none: it has not run yet.
     pub pcpu: Option<u32>,
+    /// What the policy counts in its favour, when it was charged last. Unit: the discipline's own.
+    pub credit: i64,
+    /// Its times and counts.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Times and counts since a vCPU was seen first.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Times {
     /// Running.
     pub gotten_ns: u64,
     /// Runnable, not running.
@@ -77,66 +97,95 @@ pub struct VcpuStatus {
     pub preemptions: u64,
 }
 
+impl Times {
+    fn and(self, other: Times) -> Times {
+        Times {
+            gotten_ns: self.gotten_ns + other.gotten_ns,
+            waited_ns: self.waited_ns + other.waited_ns,
+            blocked_ns: self.blocked_ns + other.blocked_ns,
+            worst_wait_ns: self.worst_wait_ns.max(other.worst_wait_ns),
+            switches: self.switches + other.switches,
+            migrations: self.migrations + other.migrations,
+            preemptions: self.preemptions + other.preemptions,
+        }
+    }
+}
+
 /// Reads the tables of the scheduler that runs on this host.
 ///
 /// # Errors
 /// [`KvmError::NotRunning`], [`KvmError::NoPrivilege`].
 pub fn status() -> Result<Status, KvmError> {
-    let map = tables()?;
-    let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-    let bytes = bytes.filter(|bytes| bytes.len() >= TABLES_BYTES).ok_or(KvmError::NotRunning)?;
-    let mut tables = Box::new(MaybeUninit::<bss>::zeroed());
-    // SAFETY: bss is plain numbers, of which any bytes are a value, and no larger than what is
-    // copied but for padding at its end.
-    let tables = unsafe {
-        let length = bytes.len().min(size_of::<bss>());
-        ptr::copy_nonoverlapping(bytes.as_ptr(), tables.as_mut_ptr().cast(), length);
-        tables.assume_init()
-    };
-    Ok(collect(&tables))
+    // SAFETY: both are plain numbers, and the maps of these names have them.
+    let (constants, tables) = unsafe { (read::<rodata>(CONSTANTS)?, read::<bss>(TABLES)?) };
+    Ok(collect(&constants, &tables))
 }
 
-fn tables() -> Result<MapHandle, KvmError> {
+/// Reads the only item of a map.
+///
+/// # Safety
+/// Any bytes are a `T`.
+unsafe fn read<T>((name, least): (&str, usize)) -> Result<Box<T>, KvmError> {
     // Without privilege there seem to be no maps.
     let missing = if privileged() { KvmError::NotRunning } else { KvmError::NoPrivilege };
-    let found = MapInfoIter::default()
-        .find(|map| map.name.to_str() == Some(TABLES) && map.value_size as usize >= TABLES_BYTES);
-    found.and_then(|map| MapHandle::from_map_id(map.id).ok()).ok_or(missing)
+    let bytes = MapInfoIter::default()
+        .find(|map| map.name.to_str() == Some(name) && map.value_size as usize >= least)
+        .and_then(|map| MapHandle::from_map_id(map.id).ok())
+        .and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten())
+        .ok_or(missing)?;
+    let mut value = Box::new(MaybeUninit::<T>::zeroed());
+    // SAFETY: no more is copied than there is room for; the caller knows that it is a T then.
+    unsafe {
+        let length = bytes.len().min(size_of::<T>());
+        ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), length);
+        Ok(Box::from_raw(Box::into_raw(value).cast()))
+    }
 }
 
-fn collect(tables: &bss) -> Status {
+fn collect(constants: &rodata, tables: &bss) -> Status {
     let now_ns = now_ns();
     let occupied = tables.domains.iter().enumerate().filter(|(_, domain)| domain.pid != 0);
+    let domains = occupied.map(|(index, domain)| {
+        let own = tables.vcpus.iter().filter(|v| v.status != FREE && v.domain as usize == index);
+        let status =
+            own.map(|vcpu| vcpu_status(domain.pid, vcpu, credit(constants, tables, vcpu), now_ns));
+        let mut vcpus: Vec<_> = status.collect();
+        vcpus.sort_by_key(|vcpu| vcpu.tid);
+        DomainStatus {
+            name: fs::read(format!("/proc/{}/cmdline", domain.pid))
+                .ok()
+                .and_then(|command| guest_name(&command))
+                .unwrap_or_else(|| name(&format!("/proc/{}/comm", domain.pid))),
+            pid: domain.pid,
+            weight: domain.state.settings.weight,
+            weight_now: domain.state.weight,
+            resets: domain.resets,
+            times: vcpus.iter().fold(Times::default(), |sum, vcpu| sum.and(vcpu.times)),
+            vcpus,
+        }
+    });
     Status {
+        policy: text(&constants.policy_name),
         choices: tables.choices,
         interrupts: tables.kicks,
         resets: tables.queues.iter().map(|queue| queue.resets).sum(),
-        domains: occupied
-            .map(|(index, domain)| {
-                let own = |vcpu: &&vcpu| vcpu.status != FREE && vcpu.domain as usize == index;
-                domain_status(domain, tables.vcpus.iter().filter(own), now_ns)
-            })
-            .collect(),
+        domains: domains.collect(),
     }
 }
 
-fn domain_status<'a>(
-    domain: &domain,
-    vcpus: impl Iterator<Item = &'a vcpu>,
-    now_ns: u64,
-) -> DomainStatus {
-    let mut vcpus: Vec<_> = vcpus.map(|vcpu| vcpu_status(domain.pid, vcpu, now_ns)).collect();
-    vcpus.sort_by_key(|vcpu| vcpu.tid);
-    DomainStatus {
-        name: name(&format!("/proc/{}/comm", domain.pid)),
-        pid: domain.pid,
-        weight: domain.state.settings.weight,
-        weight_now: domain.state.weight,
-        vcpus,
+fn credit(constants: &rodata, tables: &bss, vcpu: &vcpu) -> i64 {
+    let Some(queue) = tables.queues.get(vcpu.queue as usize) else { return 0 };
+    // SAFETY: each is the same struct of the core.
+    unsafe {
+        ffi::sy_credit(
+            as_core(&constants.policy_constant),
+            as_core(&queue.state),
+            as_core(&vcpu.state),
+        )
     }
 }
 
-fn vcpu_status(pid: i32, vcpu: &vcpu, now_ns: u64) -> VcpuStatus {
+fn vcpu_status(pid: i32, vcpu: &vcpu, credit: i64, now_ns: u64) -> VcpuStatus {
     // Times are counted when a status ends: the one that lasts is added here.
     let since =
         |status| if vcpu.status == status { now_ns.saturating_sub(vcpu.since_ns) } else { 0 };
@@ -149,18 +198,29 @@ fn vcpu_status(pid: i32, vcpu: &vcpu, now_ns: u64) -> VcpuStatus {
             _ => "blocked",
         },
         pcpu: (vcpu.ran_on != u32::MAX).then_some(vcpu.ran_on),
-        gotten_ns: vcpu.gotten_ns + since(RUNNING),
-        waited_ns: vcpu.waited_ns + since(WAITING),
-        blocked_ns: vcpu.blocked_ns + since(BLOCKED),
-        worst_wait_ns: vcpu.worst_wait_ns.max(since(WAITING)),
-        switches: vcpu.switches,
-        migrations: vcpu.migrations,
-        preemptions: vcpu.preemptions,
+        credit,
+        times: Times {
+            gotten_ns: vcpu.gotten_ns + since(RUNNING),
+            waited_ns: vcpu.waited_ns + since(WAITING),
+            blocked_ns: vcpu.blocked_ns + since(BLOCKED),
+            worst_wait_ns: vcpu.worst_wait_ns.max(since(WAITING)),
+            switches: vcpu.switches,
+            migrations: vcpu.migrations,
+            preemptions: vcpu.preemptions,
+        },
     }
 }
 
 fn name(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "(gone)".to_owned(), |name| name.trim().to_owned())
+}
+
+/// The VM's name out of QEMU's command line: `-name NAME` or `-name guest=NAME`, options after a comma.
+fn guest_name(command: &[u8]) -> Option<String> {
+    let mut words = command.split(|&byte| byte == 0).skip_while(|&word| word != b"-name");
+    let options = String::from_utf8_lossy(words.nth(1)?).into_owned();
+    let first = options.split(',').next()?;
+    Some(first.strip_prefix("guest=").unwrap_or(first).to_owned())
 }
 
 /// The kernel's monotonic clock, which is the program's.
@@ -171,50 +231,112 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// A line of the table: 80 columns, unless a number is longer than any day makes it.
+macro_rules! line {
+    ($out:expr, $($column:expr),* $(,)?) => {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            $out,
+            "{:<13} {:>7} {:>4} {:>9} {:>9} {:>8} {:>7} {:>5} {:>10}",
+            $($column),*
+        );
+    };
+}
+
 impl Status {
     /// A table for people.
     pub fn to_table(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        for domain in &self.domains {
-            let DomainStatus { name, pid, weight, weight_now, .. } = domain;
-            let now =
-                if weight == weight_now { String::new() } else { format!(", now {weight_now}") };
-            let _ = writeln!(out, "{name} ({pid}): weight {weight}{now}");
-            let _ = writeln!(
-                out,
-                "  {:<16} {:>8} {:>5} {:>12} {:>12} {:>12} {:>9} {:>10}",
-                "vCPU",
-                "state",
-                "pCPU",
-                "gotten ms",
-                "waited ms",
-                "worst ms",
-                "switches",
-                "migrations",
-            );
-            for vcpu in &domain.vcpus {
-                let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
+        let Status { policy, choices, interrupts, resets, domains } = self;
+        let mut out =
+            format!("{policy}\n{choices} choices, {interrupts} interrupts, {resets} resets\n\n");
+        line!(
+            out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "migr",
+            "credit"
+        );
+        for domain in domains {
+            let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus } = domain;
+            let _ =
+                writeln!(out, "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets");
+            for vcpu in vcpus {
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
-                let _ = writeln!(
-                    out,
-                    "  {:<16} {:>8} {:>5} {:>12} {:>12} {:>12} {:>9} {:>10}",
-                    vcpu.name,
-                    vcpu.state,
-                    pcpu,
-                    ms(vcpu.gotten_ns),
-                    ms(vcpu.waited_ns),
-                    ms(vcpu.worst_wait_ns),
-                    vcpu.switches,
-                    vcpu.migrations,
-                );
+                let name = format!("  {}", vcpu.name);
+                write_row(&mut out, &name, vcpu.state, &pcpu, vcpu.times, &vcpu.credit.to_string());
+            }
+            if vcpus.len() > 1 {
+                write_row(&mut out, "  together", "", "", *times, "-");
             }
         }
-        let _ = writeln!(
-            out,
-            "{} choices, {} interrupts, {} resets",
-            self.choices, self.interrupts, self.resets
-        );
+        if domains.is_empty() {
+            out.push_str("no vCPU has run yet\n");
+        }
         out
+    }
+}
+
+fn write_row(out: &mut String, name: &str, state: &str, pcpu: &str, times: Times, credit: &str) {
+    let seconds = |ns: u64| format!("{:.2}", ns as f64 / 1e9);
+    line!(
+        out,
+        name,
+        state,
+        pcpu,
+        seconds(times.gotten_ns),
+        seconds(times.waited_ns),
+        format!("{:.1}", times.worst_wait_ns as f64 / 1e6),
+        times.switches,
+        times.migrations,
+        credit,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_has_the_name_that_qemu_was_given() {
+        let name = |command: &str| guest_name(command.replace(' ', "\0").as_bytes());
+        assert_eq!(name("qemu -name guest=web,debug-threads=on -m 1").as_deref(), Some("web"));
+        assert_eq!(name("qemu -name web -m 1").as_deref(), Some("web"));
+        assert_eq!(name("qemu -m 1"), None);
+        assert_eq!(name("qemu -name"), None);
+    }
+
+    #[test]
+    fn the_table_fits_80_columns() {
+        let times = Times {
+            gotten_ns: 123_456_789_000_000,
+            worst_wait_ns: 12_345_600_000,
+            switches: 1_234_567,
+            migrations: 12_345,
+            ..Times::default()
+        };
+        let vcpu = VcpuStatus {
+            name: "CPU 12/KVM".to_owned(),
+            tid: 1,
+            state: "running",
+            pcpu: Some(123),
+            credit: -123_456_789,
+            times,
+        };
+        let domain = DomainStatus {
+            name: "web".to_owned(),
+            pid: 1_234_567,
+            weight: 256,
+            weight_now: 65_535,
+            resets: 1_234_567,
+            times,
+            vcpus: vec![vcpu.clone(), vcpu],
+        };
+        let status = Status {
+            policy: "credit2@xen-4.20+reset-boost".to_owned(),
+            choices: 12_345_678,
+            interrupts: 1_234_567,
+            resets: 123_456,
+            domains: vec![domain],
+        };
+        let table = status.to_table();
+        assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+        assert!(table.contains("-123456789"), "{table}");
     }
 }

@@ -360,7 +360,12 @@ unsafe extern "C" {
         candidate: &Vcpu,
         now: u64,
     ) -> u32;
-    pub safe fn sy_reset_due(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> u64;
+    pub safe fn sy_reset_due(
+        policy: &Parameters,
+        queue: &Queue,
+        vcpu: &Vcpu,
+        next: Option<&Vcpu>,
+    ) -> u64;
     pub safe fn sy_reset(
         policy: &Parameters,
         queue: &mut Queue,
@@ -439,6 +444,7 @@ unsafe extern "C" {
         vcpu: &Vcpu,
         now: u64,
     ) -> i64;
+    pub safe fn sy_credit(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> i64;
 }
 
 #[cfg(test)]

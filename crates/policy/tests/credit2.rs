@@ -91,7 +91,7 @@ impl Bench {
     }
 
     fn due(&self, index: usize) -> u64 {
-        sy_reset_due(&self.p, &self.queue, &self.vcpus[index])
+        sy_reset_due(&self.p, &self.queue, &self.vcpus[index], None)
     }
 
     fn slice(&self, pcpu: &Pcpu, index: usize, next: Option<usize>, now: u64) -> u64 {
@@ -154,6 +154,21 @@ fn a_reset_is_due_at_zero() {
         assert_eq!(bench.due(0), 1);
         bench.charge(0, 1);
         assert_eq!((bench.credit(0), bench.due(0)), (-10 * MSI, due));
+    }
+}
+
+/// 4.20, `top_credit` in csched2_schedule(): one within the rate limit goes on with nothing left.
+#[test]
+fn while_the_first_of_the_queue_has_credit_4_20_does_not_reset() {
+    for (name, due) in [(OLD, 1), (NEW, 0)] {
+        let mut bench = Bench::new(policy(name), &[256, 256]);
+        bench.charge(0, 10 * MS);
+        let due_beside = |bench: &Bench| {
+            sy_reset_due(&bench.p, &bench.queue, &bench.vcpus[0], Some(&bench.vcpus[1]))
+        };
+        assert_eq!(due_beside(&bench), due, "{name}");
+        bench.charge(1, 10 * MS);
+        assert_eq!(due_beside(&bench), 1, "{name}");
     }
 }
 
@@ -628,7 +643,7 @@ fn compare_with_walk(name: &str, seed: u64, steps: u64) -> usize {
                 }
             }
             (11.., _) => {
-                let due = sy_reset_due(&p, &core.queues[queue], &core.vcpus[index]);
+                let due = sy_reset_due(&p, &core.queues[queue], &core.vcpus[index], None);
                 assert_eq!(due, walk.units_due(index), "step {step}");
                 let units = match below(8) {
                     0 => 1 + below(4),
@@ -869,7 +884,8 @@ impl Host {
             self.queue.queued -= 1;
         }
         if let Some(index) = best {
-            let units = sy_reset_due(&self.p, &self.queue, &self.tasks[index].vcpu);
+            let next = self.waiting.first().map(|&(_, index)| &self.tasks[index].vcpu);
+            let units = sy_reset_due(&self.p, &self.queue, &self.tasks[index].vcpu, next);
             if units > 0 {
                 (0..self.pcpus.len())
                     .filter(|&other| other != number)
@@ -1030,6 +1046,18 @@ fn a_capped_domain_gets_its_cap_and_no_more() {
         host.run(10 * S);
         assert_eq!(host.used_ns(0), 10 * S);
     }
+}
+
+#[test]
+fn a_vcpu_parked_by_a_cap_runs_on_when_the_cap_goes() {
+    let mut host = Host::new(policy(NEW), 1);
+    host.add(cap(1), &[BUSY]);
+    host.run(S + MS);
+    let used_ns = host.used_ns(0);
+    sy_domain_change(&host.p, &mut Governor::default(), &mut host.domains[0], &Settings::default());
+    host.run(S);
+    assert!(host.used_ns(0) - used_ns >= S - 10 * MS);
+    assert_eq!(host.domains[0].timer_ns, 0);
 }
 
 #[test]

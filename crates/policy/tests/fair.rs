@@ -472,6 +472,85 @@ fn eevdf_runs_to_parity_but_for_a_shorter_slice() {
     }
 }
 
+/// Two vCPUs on one pCPU that ask for 3 ms, HRTICK on; the first one is awake and runs.
+fn under_hrtick(weights: [u64; 2]) -> Host {
+    let mut host = Host::new("fair@eevdf", &[("hrtick", "on")], 1);
+    for weight in weights {
+        host.domain(Settings { weight, slice_ns: 3 * MS, ..Settings::default() }, &[0]);
+    }
+    host.wake(0);
+    host.choose(0);
+    host
+}
+
+/// Time until the timer ends the slice of who runs on pCPU 0.
+fn timer_ns(host: &Host) -> Option<u64> {
+    Some(host.cpus[0].choose_at_ns - host.now).filter(|&ns| ns < FOREVER)
+}
+
+#[test]
+fn eevdf_hrtick_ends_the_first_slice_after_a_switch_only() {
+    // Equal weights: virtual runtimes and deadlines are in ms of run time.
+    //
+    //  at    virtual runtimes  average  deadlines  chosen             timer
+    //   0    a 0   b 0         0        3  3       a                  3
+    //   3    a 3   b 0         1.5      6  3       b                  3
+    //   6    a 3   b 3         3        6  6       b again: a is not earlier, no timer
+    //   8    a 3   b 5         4        6  6       a, by the tick     3
+    //  11    a 6   b 5         5.5      9  6       b                  1, what is left of its slice
+    //  12    a 6   b 6         6        9  9       b again            none
+    let (a, b) = (0, 1);
+    let mut host = under_hrtick([256, 256]);
+    host.wake(b);
+    let mut ran_ms = 0;
+    for (at_ms, chosen, timer_ms) in
+        [(3, b, Some(3)), (6, b, None), (8, a, Some(3)), (11, b, Some(1)), (12, b, None)]
+    {
+        host.now += (at_ms - ran_ms) * MS;
+        ran_ms = at_ms;
+        assert_eq!(host.tick(0) & request::RESCHEDULE, request::RESCHEDULE, "at {at_ms} ms");
+        assert_eq!(host.choose(0), Some(chosen), "at {at_ms} ms");
+        assert_eq!(timer_ns(&host), timer_ms.map(|ms| ms * MS), "at {at_ms} ms");
+    }
+}
+
+#[test]
+fn eevdf_hrtick_ends_the_slice_of_who_was_alone() {
+    // a has twice the weight: its virtual runtime grows half as fast. After 3 ms it has consumed its
+    // first slice; b wakes at 4 ms with the average, 2, and deadline 2 + 3. a, at 2 with deadline 3,
+    // is earlier. At 6 ms it has consumed its second slice, the average is (2 x 3 + 2) / 3, and b runs.
+    let (a, b) = (0, 1);
+    let mut host = under_hrtick([512, 256]);
+    assert_eq!(timer_ns(&host), Some(3 * MS));
+    host.now += 3 * MS;
+    assert_eq!(host.choose(0), Some(a));
+    assert_eq!(timer_ns(&host), Some(3 * MS), "alone the next slice has a timer as well");
+    host.now += MS;
+    host.wake(b);
+    assert_eq!(host.lead(b), 0);
+    assert_eq!(timer_ns(&host), Some(2 * MS));
+    host.now += 2 * MS;
+    assert_eq!(host.choose(0), Some(b));
+    assert_eq!(timer_ns(&host), Some(3 * MS));
+}
+
+#[test]
+fn eevdf_hrtick_sets_no_timer_for_less_than_ten_us() {
+    let mut host = under_hrtick([256, 256]);
+    host.now += 3 * MS - 4 * US;
+    host.choose(0);
+    assert_eq!(timer_ns(&host), Some(10 * US));
+}
+
+#[test]
+fn eevdf_without_hrtick_only_ticks_end_slices() {
+    let mut host = Host::new("fair@eevdf", &[], 1);
+    host.single(256);
+    host.wake(0);
+    host.choose(0);
+    assert_eq!(timer_ns(&host), None);
+}
+
 #[test]
 fn eevdf_preserves_lag_over_sleep() {
     // Two of weight 256, slice 0.7 ms. a runs 2 ms: a 2, b 0, average 1: b's lag is 1 ms.

@@ -251,22 +251,7 @@ fn policies(
                 .set(name, &value.0)
                 .map_err(|error| explain(&error, |m| at(&["set", name], m)))?;
         }
-        for setting in settings {
-            // Its own parameters a policy knows by their plain names.
-            let name = match &setting.path[0] {
-                own if own == policy.discipline().name => setting.path[1..].join("."),
-                governor if policy.governors().any(|working| working.name == governor) => {
-                    setting.path.join(".")
-                }
-                _ => continue,
-            };
-            policy.set(&name, &setting.value).map_err(|error| {
-                explain(&error, |message| match error {
-                    PolicyError::BadValue { .. } => setting.value_error(message),
-                    _ => setting.key_error(message),
-                })
-            })?;
-        }
+        set_parameters(&mut policy, settings)?;
         let label = entry.label.clone().unwrap_or_else(|| policy.to_string());
         if result.iter().any(|other| other.label == label) {
             let message =
@@ -276,18 +261,54 @@ fn policies(
         }
         result.push(LabelledPolicy { label, policy });
     }
-    // A parameter of a discipline or governor that is not there would silently do nothing.
-    for setting in settings {
-        let name = &setting.path[0];
-        let has = |item: &LabelledPolicy| {
-            item.policy.discipline().name == name
-                || item.policy.governors().any(|governor| governor.name == name)
-        };
-        if !result.iter().any(has) {
-            return Err(setting.key_error(format!("no policy here has `{name}`")));
-        }
-    }
+    check_owners(settings, |name| result.iter().any(|item| has(&item.policy, name)))?;
     Ok(result)
+}
+
+/// The policy of this name with changes (`--set`) to its parameters, where there is no scenario.
+///
+/// # Errors
+/// A name, parameter or value that cannot be.
+pub fn policy(name: &str, set: &[String]) -> Result<Policy, Diagnostic> {
+    let at = |message| Source::new("--policy", name).error(0..name.len(), message);
+    let mut policy = Policy::named(name).map_err(|error| explain(&error, at))?;
+    let settings = set.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    set_parameters(&mut policy, &settings)?;
+    check_owners(&settings, |name| has(&policy, name))?;
+    Ok(policy)
+}
+
+/// Sets those parameters that the policy has. Those of its discipline it knows by their plain names.
+fn set_parameters(policy: &mut Policy, settings: &[Setting]) -> Result<(), Diagnostic> {
+    for setting in settings {
+        let name = match &setting.path[0] {
+            own if own == policy.discipline().name => setting.path[1..].join("."),
+            governor if has(policy, governor) => setting.path.join("."),
+            _ => continue,
+        };
+        policy.set(&name, &setting.value).map_err(|error| {
+            explain(&error, |message| match error {
+                PolicyError::BadValue { .. } => setting.value_error(message),
+                _ => setting.key_error(message),
+            })
+        })?;
+    }
+    Ok(())
+}
+
+/// A parameter of a discipline or governor that is not there would silently do nothing.
+fn check_owners(settings: &[Setting], known: impl Fn(&str) -> bool) -> Result<(), Diagnostic> {
+    match settings.iter().find(|setting| !known(&setting.path[0])) {
+        Some(setting) => {
+            Err(setting.key_error(format!("no policy here has `{}`", setting.path[0])))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether the policy is of this discipline or has this governor.
+fn has(policy: &Policy, name: &str) -> bool {
+    policy.discipline().name == name || policy.governors().any(|governor| governor.name == name)
 }
 
 /// Whether parameters belong to something of this name.

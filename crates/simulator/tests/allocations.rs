@@ -17,10 +17,10 @@ fn events_allocate_nothing() {
     for policy in ["sedf", "credit", "credit2", "fair@cfs", "fair@eevdf"] {
         let policy = Policy::named(policy).unwrap();
         let mut simulation = Simulation::new(&hosts::reference(), &policy, 1).unwrap();
-        simulation.run_until(60_000_000_000);
+        simulation.run_until(240_000_000_000);
         let events_before = simulation.measure().events.total();
         let blocks_before = dhat::HeapStats::get().total_blocks;
-        simulation.run_until(80_000_000_000);
+        simulation.run_until(260_000_000_000);
         let blocks = dhat::HeapStats::get().total_blocks - blocks_before;
         let events = simulation.measure().events.total() - events_before;
         println!("{policy}: {events} events, {blocks} allocations");

@@ -71,12 +71,18 @@ impl Interrupt {
         &self,
         write: impl FnOnce(&AtomicBool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.state().writing = true;
-        let result = write(&self.asked);
-        self.state().writing = false;
+        let result = self.until_asked(write);
         if self.asked.load(Ordering::Relaxed) {
             return Err(Failure::Interrupted(self.signal.load(Ordering::Relaxed)));
         }
+        result
+    }
+
+    /// Does what is to end by a signal: once the argument is set.
+    pub fn until_asked<T>(&self, run: impl FnOnce(&AtomicBool) -> T) -> T {
+        self.state().writing = true;
+        let result = run(&self.asked);
+        self.state().writing = false;
         result
     }
 

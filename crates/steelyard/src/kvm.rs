@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use steelyard_kvm::{KvmError, Options, Scheduler, status};
-use steelyard_policy::Policy;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -24,6 +23,12 @@ pub enum Command {
         #[arg(short, long, value_name = "P", hide_possible_values = true,
             value_parser = PossibleValuesParser::new(offered()))]
         policy: String,
+        /// Change a parameter of the policy, as of `compare`; may be given several times.
+        ///
+        /// The key is DISCIPLINE.NAME or GOVERNOR.NAME, such as credit2.run_max_ns=5000000;
+        /// `steelyard policies` lists them.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
         /// Print what libbpf and the kernel's verifier say.
         #[arg(short, long)]
         verbose: bool,
@@ -46,11 +51,11 @@ fn offered() -> impl Iterator<Item = String> {
 
 pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     match command {
-        Command::Run { policy, verbose, lose } => {
-            let policy = Policy::named(policy)
-                .map_err(|error| Failure::System { what: "run", error: error.to_string() })?;
+        Command::Run { policy, set, verbose, lose } => {
+            let policy = steelyard_scenario::policy(policy, set)?;
             let options = Options { verbose: *verbose, lose: lose.clone() };
-            interrupt.while_writing(|asked| {
+            // A signal is how it is ended.
+            interrupt.until_asked(|asked| {
                 let scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
                 terminal::note(&format!(
                     "{policy} schedules the vCPUs of this host; Ctrl-C ends it"

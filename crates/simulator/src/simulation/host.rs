@@ -624,9 +624,10 @@ impl Simulation {
     /// 4. Whoever runs on the queue's pCPUs is charged before a reset.
     fn reset_if_due(&mut self, pcpu: u32, chosen: u32) {
         let queue = self.pcpus[pcpu as usize].queue;
-        let state = &self.queues[queue as usize].state;
+        let entry = &self.queues[queue as usize];
         let vcpu = &self.vcpus[chosen as usize].state;
-        let units = ffi::sy_reset_due(&self.policy, state, vcpu);
+        let next = entry.waiting.first().map(|next| &self.vcpus[next as usize].state);
+        let units = ffi::sy_reset_due(&self.policy, &entry.state, vcpu, next);
         if units == 0 {
             return;
         }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use plan::{Domain, End, Plan};
 use serde::Serialize;
 use steelyard_kvm::{Observer, Threads};
+use steelyard_policy::Policy;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -69,7 +70,9 @@ fn main() -> ExitCode {
 fn run_vm(domain: &str, are: &str) -> Result<(), Box<dyn Error>> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    vm::run(&serde_json::from_str(domain)?, serde_json::from_str(are)?)
+    let domain: Domain = serde_json::from_str(domain)?;
+    fs::write("/proc/self/comm", &domain.name)?;
+    vm::run(&domain, serde_json::from_str(are)?)
 }
 
 fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
@@ -77,7 +80,7 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     let mut observer = Observer::attach()?;
     let mut scheduler = match plan.policy.as_str() {
         "stock" => None,
-        policy => Some(start_scheduler(policy, plan.end)?),
+        policy => Some(start_scheduler(policy, &plan)?),
     };
     let mut processes = vec![];
     for domain in &plan.domains {
@@ -124,10 +127,16 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn start_scheduler(policy: &str, end: End) -> Result<Child, Box<dyn Error>> {
+fn start_scheduler(policy: &str, plan: &Plan) -> Result<Child, Box<dyn Error>> {
     let mut command = Command::new("steelyard");
     command.args(["kvm", "run", "--policy", policy]);
-    if end == End::Stalled {
+    let discipline = Policy::named(policy)?.discipline().name;
+    for (name, value) in &plan.parameters {
+        let key = if name.contains('.') { name.clone() } else { format!("{discipline}.{name}") };
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        command.args(["--set", &format!("{key}={value}")]);
+    }
+    if plan.end == End::Stalled {
         command.args(["--lose", "stalled"]);
     }
     let mut scheduler = command.stderr(Stdio::piped()).spawn()?;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What shall run in the test machine, as `lab/linux/run` is given it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The whole plan.
 #[derive(Clone, Debug, Deserialize)]
@@ -9,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// A policy, or "stock" for the kernel's own scheduler.
     pub policy: String,
+    /// Of the policy, by the names of a scenario's `set`.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Value>,
     /// CPUs of the machine; `lab/linux/run` reads it.
     #[allow(dead_code)]
     pub cpus: u32,
@@ -66,9 +72,9 @@ pub struct Domain {
     pub compute_ns: u64,
     #[serde(default)]
     pub sleep_ns: u64,
-    /// Each time is drawn evenly from 0 to twice the above.
+    /// By how many percent each of both times is longer or shorter, evenly distributed.
     #[serde(default)]
-    pub random: bool,
+    pub jitter_percent: u32,
     /// CPUs that its vCPUs may use; empty: all.
     #[serde(default)]
     pub pin: Vec<usize>,

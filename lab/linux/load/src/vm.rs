@@ -13,18 +13,26 @@ use crate::plan::{Domain, VcpusAre};
 
 const MEMORY_BYTES: usize = 0x10000;
 const CODE_AT: u64 = 0x1000;
-/// mov ecx, 20000; dec ecx; jnz; out 0x10, al; jmp to the beginning. In 16-bit mode. It asks every
-/// 80 us or so, where an instruction takes 2 ns, whether it has computed long enough.
-const COMPUTE_AND_ASK: [u8; 15] = [
-    0x66, 0xb9, 0x20, 0x4e, 0, 0, // mov ecx, 20000
-    0x66, 0x49, // dec ecx
-    0x75, 0xfc, // jnz -4
-    0xe6, 0x10, // out 0x10, al
-    0xeb, 0xf2, // jmp -14
-    0xf4, // hlt
+/// Rounds of 16 us, where an instruction takes 2 ns, each with a pause at its end: there QEMU lets the next
+/// of its emulated processors run, so that all of them are equally fast. In 16-bit mode.
+const COMPUTE: [u8; 10] = [
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
+    0x4b, // dec bx
+    0x75, 0xfd, // jnz -3
+    0xf3, 0x90, // pause
+    0xeb, 0xf6, // jmp -10
 ];
-/// jmp to itself: no exit but by interrupts.
-const COMPUTE: [u8; 2] = [0xeb, 0xfe];
+/// As many rounds as the VMM has put into ecx, after which it asks whether it has computed long enough.
+const COMPUTE_AND_ASK: [u8; 16] = [
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
+    0x4b, // dec bx
+    0x75, 0xfd, // jnz -3
+    0xf3, 0x90, // pause
+    0x66, 0x49, // dec ecx
+    0x75, 0xf4, // jnz -12
+    0xe6, 0x10, // out 0x10, al
+    0xeb, 0xf0, // jmp -16
+];
 
 pub fn run(domain: &Domain, are: VcpusAre) -> Result<(), Box<dyn std::error::Error>> {
     let vcpus = match are {
@@ -42,7 +50,12 @@ pub fn run(domain: &Domain, are: VcpusAre) -> Result<(), Box<dyn std::error::Err
             match vcpu {
                 Some(mut vcpu) => loop {
                     match vcpu.run() {
-                        Ok(VcpuExit::IoOut(..)) => pace.sleep_if_due(),
+                        Ok(VcpuExit::IoOut(..)) => {
+                            pace.sleep_if_due();
+                            let mut registers = vcpu.get_regs()?;
+                            registers.rcx = pace.rounds();
+                            vcpu.set_regs(&registers)?;
+                        }
                         Ok(exit) => return Err(io::Error::other(format!("{exit:?}"))),
                         Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
                         Err(error) => return Err(error.into()),
@@ -122,6 +135,7 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
         let mut registers = vcpu.get_regs()?;
         registers.rip = CODE_AT;
         registers.rflags = 2;
+        registers.rcx = 1;
         vcpu.set_regs(&registers)?;
         vcpus.push(vcpu);
     }
@@ -132,8 +146,13 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
 struct Pace {
     compute_ns: u64,
     sleep_ns: u64,
-    random: Option<u64>,
+    jitter_percent: u32,
+    random: u64,
     sleep_at_ns: u64,
+    /// The last answer of [`Pace::rounds`], and when it was given.
+    rounds: u64,
+    asked_ns: u64,
+    round_ns: u64,
 }
 
 impl Pace {
@@ -145,8 +164,12 @@ impl Pace {
         let mut pace = Pace {
             compute_ns: domain.compute_ns,
             sleep_ns: domain.sleep_ns,
-            random: domain.random.then_some(seed | 1),
+            jitter_percent: domain.jitter_percent.min(100),
+            random: seed | 1,
             sleep_at_ns: 0,
+            rounds: 0,
+            asked_ns: 0,
+            round_ns: 16_000,
         };
         pace.sleep_at_ns = pace.draw(pace.compute_ns);
         pace
@@ -160,13 +183,29 @@ impl Pace {
         self.sleep_at_ns = cpu_time_ns() + self.draw(self.compute_ns);
     }
 
-    /// The time, or one drawn around it: xorshift64 by G. Marsaglia.
+    /// After how many rounds of its loop the guest should ask again: most of what is left to compute,
+    /// then the rest, by what a round took last time.
+    fn rounds(&mut self) -> u64 {
+        let now_ns = cpu_time_ns();
+        if self.rounds >= 10 {
+            self.round_ns = ((now_ns - self.asked_ns) / self.rounds).max(1);
+        }
+        let rounds = self.sleep_at_ns.saturating_sub(now_ns) / self.round_ns;
+        self.rounds = (rounds - rounds / 16).clamp(1, u32::MAX.into());
+        self.asked_ns = now_ns;
+        self.rounds
+    }
+
+    /// The time with its jitter; xorshift64 by G. Marsaglia.
     fn draw(&mut self, time_ns: u64) -> u64 {
-        let Some(state) = &mut self.random else { return time_ns };
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state % (2 * time_ns).max(1)
+        let range_ns = time_ns * u64::from(self.jitter_percent) / 50;
+        if range_ns == 0 {
+            return time_ns;
+        }
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        time_ns - range_ns / 2 + self.random % range_ns
     }
 }
 

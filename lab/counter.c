@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Counts what a machine's one processor executes in the windows that lab/bench-live describes: a
+ * plugin of QEMU's code translator. The machine does not notice: its clock counts the same
+ * instructions with or without it.
+ *
+ * -plugin counter.so,probes=FILE,out=FILE,skip=N,count=N: what is executed after `skip` instructions
+ * from the mark on is counted, `count` instructions long. A line of `probes` is one of
+ *	mark ADDRESS			executed once, by who prepares the load
+ *	begin KIND ADDRESS END		a window begins at the function's entry and ends where it returns or
+ *					jumps away for good
+ *	continue KIND ADDRESS END	the same, but it belongs to the window of that kind before it
+ *	end KIND ADDRESS		a window ends at this function's entry too
+ *
+ * KIND is choice, wake, timer or interrupt. A window inside another is not part of it. A choice ends
+ * all others: the processor may leave for another thread. `out` has a line for each window, and how
+ * many instructions of each block of code were executed in windows, by kind.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What is used of QEMU's plugin interface, version 1 ---- */
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_info;
+typedef void (*on_translation)(uint64_t plugin, struct qemu_plugin_tb *block);
+typedef void (*on_execution)(unsigned int cpu, void *data);
+
+extern void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t plugin, on_translation);
+extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, on_execution, int registers, void *);
+extern void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int add, void *to, uint64_t amount);
+extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
+extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+extern const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+extern void qemu_plugin_register_atexit_cb(uint64_t plugin, void (*)(uint64_t plugin, void *), void *);
+
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED int qemu_plugin_version = 1;
+
+/* ---- Probes and blocks ---- */
+
+#define PROBES_MAX 64
+#define WINDOWS_MAX 8 /* inside each other */
+#define KERNEL_FIRST 0xffff800000000000UL /* no window opens below */
+
+enum what {
+	MARK,
+	BEGIN,
+	CONTINUE,
+	END,
+	WHATS,
+};
+
+enum kind {
+	CHOICE,
+	WAKE,
+	TIMER,
+	INTERRUPT,
+	KINDS,
+};
+
+static const char *const what_names[] = { "mark", "begin", "continue", "end" };
+static const char *const kind_names[] = { "choice", "wake", "timer", "interrupt" };
+
+static struct probe {
+	enum what what;
+	enum kind kind;
+	uint64_t address, end;
+} probes[PROBES_MAX];
+static unsigned int probe_count;
+
+/* Code that is translated together and has one entry. */
+struct block {
+	struct block *next;
+	const struct probe *entered; /* it begins here */
+	const struct probe *left; /* its last instruction leaves this function */
+	uint64_t address, instructions, executed[KINDS];
+};
+static struct block *blocks;
+
+static struct window {
+	enum kind kind;
+	uint64_t instructions;
+} open[WINDOWS_MAX], *closed;
+static size_t closed_count, closed_room;
+static unsigned int depth;
+static uint64_t executed, counted_to, begin = UINT64_MAX, skip, count;
+static FILE *out;
+
+static void fail(const char *why)
+{
+	fprintf(stderr, "counter: %s\n", why);
+	exit(1);
+}
+
+/* What was executed since the last change belongs to the innermost window. */
+static void settle(void)
+{
+	if (depth)
+		open[depth - 1].instructions += executed - counted_to;
+	counted_to = executed;
+}
+
+static void close_innermost(void)
+{
+	settle();
+	if (closed_count == closed_room) {
+		closed_room = closed_room ? 2 * closed_room : 4096;
+		closed = realloc(closed, closed_room * sizeof(*closed));
+		if (!closed)
+			fail("no memory");
+	}
+	closed[closed_count++] = open[--depth];
+}
+
+static void close_until(enum kind kind)
+{
+	unsigned int at = depth;
+
+	while (at && open[at - 1].kind != kind)
+		at--;
+	if (!at)
+		return;
+	while (depth >= at)
+		close_innermost();
+}
+
+static void open_window(const struct probe *probe)
+{
+	uint64_t before = 0;
+	size_t last = closed_count;
+
+	if (probe->kind == CHOICE && probe->what == BEGIN)
+		while (depth)
+			close_innermost();
+	if (probe->what == CONTINUE) {
+		if (depth)
+			return; /* called from inside */
+		while (last && closed[last - 1].kind != probe->kind)
+			last--;
+		if (!last)
+			return;
+		before = closed[last - 1].instructions;
+		closed[last - 1] = closed[--closed_count];
+	}
+	if (depth == WINDOWS_MAX)
+		fail("too many windows inside each other");
+	settle();
+	open[depth++] = (struct window){ probe->kind, before };
+}
+
+static bool counting(void)
+{
+	return executed >= begin && executed - begin < count;
+}
+
+static void enter(const struct probe *probe)
+{
+	if (probe->what == MARK && begin == UINT64_MAX)
+		begin = executed + skip;
+	if (!counting())
+		return;
+	if (probe->what == BEGIN || probe->what == CONTINUE)
+		open_window(probe);
+	else if (probe->what == END)
+		close_until(probe->kind);
+}
+
+static void execute(unsigned int cpu, void *data)
+{
+	struct block *block = data;
+
+	(void)cpu;
+	if (block->entered)
+		enter(block->entered);
+	executed += block->instructions;
+	if (!counting())
+		return;
+	if (depth)
+		block->executed[open[depth - 1].kind] += block->instructions;
+	if (block->left)
+		close_until(block->left->kind);
+}
+
+static const struct probe *probe_at(uint64_t address)
+{
+	unsigned int i;
+
+	for (i = 0; i < probe_count; i++)
+		if (probes[i].address == address)
+			return &probes[i];
+	return NULL;
+}
+
+/* The function that the instruction returns or jumps from for good. */
+static const struct probe *function_left(const struct qemu_plugin_insn *instruction)
+{
+	const uint8_t *bytes = qemu_plugin_insn_data(instruction);
+	size_t size = qemu_plugin_insn_size(instruction);
+	uint64_t address = qemu_plugin_insn_vaddr(instruction), to = 0;
+	int32_t distance;
+	unsigned int i;
+
+	if (size == 5 && bytes[0] == 0xe9) { /* jmp, with retpolines also to a return */
+		memcpy(&distance, bytes + 1, sizeof(distance));
+		to = address + size + (uint64_t)(int64_t)distance;
+	} else if (bytes[0] != 0xc3) { /* ret */
+		return NULL;
+	}
+	for (i = 0; i < probe_count; i++)
+		if (address >= probes[i].address && address < probes[i].end)
+			return to >= probes[i].address && to < probes[i].end ? NULL : &probes[i];
+	return NULL;
+}
+
+static void translate(uint64_t plugin, struct qemu_plugin_tb *translated)
+{
+	size_t instructions = qemu_plugin_tb_n_insns(translated);
+	uint64_t address = qemu_plugin_tb_vaddr(translated);
+	struct block *block;
+	const struct probe *entered, *left;
+
+	(void)plugin;
+	entered = probe_at(address);
+	left = function_left(qemu_plugin_tb_get_insn(translated, instructions - 1));
+	if (!entered && !left && address < KERNEL_FIRST) {
+		qemu_plugin_register_vcpu_tb_exec_inline(translated, 0, &executed, instructions);
+		return;
+	}
+	block = calloc(1, sizeof(*block));
+	if (!block)
+		fail("no memory");
+	*block = (struct block){ blocks, entered, left, address, instructions, { 0 } };
+	blocks = block;
+	qemu_plugin_register_vcpu_tb_exec_cb(translated, execute, 0, block);
+}
+
+/* ---- Begin and end ---- */
+
+static void finish(uint64_t plugin, void *data)
+{
+	struct block *block;
+	unsigned int kind;
+	size_t i;
+
+	(void)plugin, (void)data;
+	fprintf(out, "complete %d\n", executed >= begin && executed - begin >= count);
+	for (i = 0; i < closed_count; i++)
+		fprintf(out, "window %s %" PRIu64 "\n", kind_names[closed[i].kind], closed[i].instructions);
+	for (block = blocks; block; block = block->next)
+		for (kind = 0; kind < KINDS; kind++)
+			if (block->executed[kind])
+				fprintf(out, "code %s %#" PRIx64 " %" PRIu64 "\n", kind_names[kind],
+					block->address, block->executed[kind]);
+	fclose(out);
+}
+
+static unsigned int index_of(const char *name, const char *const *names, unsigned int names_count)
+{
+	unsigned int i;
+
+	for (i = 0; i < names_count; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	fail("a word in the probes is wrong");
+	return names_count;
+}
+
+static void read_probes(const char *path)
+{
+	FILE *file = fopen(path, "r");
+	char what[16], kind[16];
+
+	if (!file)
+		fail("probes= names no file");
+	while (fscanf(file, "%15s", what) == 1) {
+		struct probe *probe = &probes[probe_count++];
+
+		if (probe_count == PROBES_MAX)
+			fail("too many probes");
+		probe->what = index_of(what, what_names, WHATS);
+		if (probe->what != MARK) {
+			if (fscanf(file, "%15s", kind) != 1)
+				fail("a probe has no kind");
+			probe->kind = index_of(kind, kind_names, KINDS);
+		}
+		if (fscanf(file, "%" SCNx64, &probe->address) != 1)
+			fail("a probe has no address");
+		if ((probe->what == BEGIN || probe->what == CONTINUE) &&
+		    fscanf(file, "%" SCNx64, &probe->end) != 1)
+			fail("a probe has no end");
+	}
+	fclose(file);
+}
+
+EXPORTED int qemu_plugin_install(uint64_t plugin, const struct qemu_info *info, int argument_count,
+				 char **arguments)
+{
+	int i;
+
+	(void)info;
+	for (i = 0; i < argument_count; i++) {
+		if (!strncmp(arguments[i], "probes=", 7))
+			read_probes(arguments[i] + 7);
+		else if (!strncmp(arguments[i], "out=", 4))
+			out = fopen(arguments[i] + 4, "w");
+		else if (!strncmp(arguments[i], "skip=", 5))
+			skip = strtoull(arguments[i] + 5, NULL, 10);
+		else if (!strncmp(arguments[i], "count=", 6))
+			count = strtoull(arguments[i] + 6, NULL, 10);
+		else
+			fail("an argument is wrong");
+	}
+	if (!probe_count || !out || !count)
+		fail("probes=, out= and count= are needed");
+	qemu_plugin_register_vcpu_tb_trans_cb(plugin, translate);
+	qemu_plugin_register_atexit_cb(plugin, finish, NULL);
+	return 0;
+}

@@ -21,7 +21,7 @@ run: ## install what is missing, build, compare the policies on a scenario and a
 	$(cargo) run --locked --release -p steelyard -- compare scenarios/first-look.toml recordings/four-vms.perf.txt.zst --out steelyard-report
 
 .PHONY: test
-test: test-fast ## install what is missing, run every test
+test: test-fast lab-test ## install what is missing, run every test, in emulated machines with Linux and Xen too
 
 .PHONY: test-fast
 test-fast: ## the tests that need no emulated machine
@@ -98,6 +98,10 @@ lab: ## the test machines with Linux and Xen: fetch what they are made of, build
 .PHONY: lab-test
 lab-test: lab ## the tests inside the machines, and whether they conform to the simulator
 	@echo "== lab-test"
+	$(cargo) clippy --locked -p steelyard --features kvm --all-targets -- -D warnings
+	$(cargo) clippy --locked -p steelyard-kvm --features bpf --all-targets -- -D warnings
+	$(cargo) clippy --locked --manifest-path lab/linux/load/Cargo.toml --target-dir $(target)/lab -- -D warnings
+	$(cargo) test --locked -p steelyard-kvm --features bpf
 	$(cargo) build --locked --release -p steelyard
 	@lab/test
 

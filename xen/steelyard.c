@@ -742,8 +742,15 @@ static void cf_check steelyard_context_saved(const struct scheduler *ops, struct
 	spinlock_t *lock;
 	u64 now;
 
-	if (is_idle_unit(unit))
+	if (is_idle_unit(unit)) {
+		/*
+		 * Xen writes to whom an idle unit chose last when its pCPU leaves the pool
+		 * (schedule_cpu_rm), which may be long after that one was freed. It reads it only up to
+		 * here: an idle unit that is not choosing points to none but itself.
+		 */
+		unit->next_task = unit;
 		return;
+	}
 	lock = unit_schedule_lock_irq(unit);
 	now = NOW();
 	v->saving = false;

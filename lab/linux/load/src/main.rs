@@ -66,13 +66,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// In the process of a domain: begins when it is told to, in its control group.
+/// In the process of a domain.
 fn run_vm(domain: &str, are: &str) -> Result<(), Box<dyn Error>> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
     let domain: Domain = serde_json::from_str(domain)?;
     fs::write("/proc/self/comm", &domain.name)?;
-    vm::run(&domain, serde_json::from_str(are)?)
+    vm::run(&domain, serde_json::from_str(are)?, wait_for_start)
+}
+
+/// All domains begin together, each in its control group by then.
+fn wait_for_start() -> std::io::Result<()> {
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).map(|_| ())
 }
 
 fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
@@ -85,6 +89,11 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     let mut processes = vec![];
     for domain in &plan.domains {
         processes.push(start_domain(domain, &plan)?);
+    }
+    for process in &mut processes {
+        if let Some(mut stdin) = process.stdin.take() {
+            stdin.write_all(b"go\n")?;
+        }
     }
     sleep(Duration::from_millis(plan.warm_up_ms));
     observer.begin();
@@ -169,10 +178,11 @@ fn start_domain(domain: &Domain, plan: &Plan) -> Result<Child, Box<dyn Error>> {
     let mut process = Command::new(std::env::current_exe()?)
         .args(["vm", &serde_json::to_string(domain)?, &serde_json::to_string(&plan.vcpus_are)?])
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()?;
     fs::write(format!("{group}/cgroup.procs"), process.id().to_string())?;
-    if let Some(mut stdin) = process.stdin.take() {
-        stdin.write_all(b"go\n")?;
+    if let Some(stdout) = &mut process.stdout {
+        BufReader::new(stdout).read_line(&mut String::new())?;
     }
     Ok(process)
 }

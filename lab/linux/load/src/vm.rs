@@ -34,11 +34,17 @@ const COMPUTE_AND_ASK: [u8; 16] = [
     0xeb, 0xf0, // jmp -16
 ];
 
-pub fn run(domain: &Domain, are: VcpusAre) -> Result<(), Box<dyn std::error::Error>> {
+/// `start`: is waited for when the machine is made.
+pub fn run(
+    domain: &Domain,
+    are: VcpusAre,
+    start: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let vcpus = match are {
         VcpusAre::Kvm => Some(create(domain)?),
         VcpusAre::Threads => None,
     };
+    start()?;
     let mut vcpus = vcpus.unwrap_or_default().into_iter();
     let mut threads = vec![];
     for index in 0..domain.vcpus {

@@ -49,15 +49,14 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     bar.set_length(experiments.iter().map(|experiment: &Experiment| experiment.work(seeds)).sum());
     let outcomes = pool.install(|| run_experiments(&experiments, seeds, &|work| bar.inc(work)))?;
     let reproduction = Reproduction::new(seeds, outcomes);
-    if let Some(directory) = &arguments.out {
-        terminal::set_unmeasured(&bar, "Writing");
-        let written = interrupt
-            .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?;
-        bar.finish_and_clear();
-        for path in written {
-            terminal::note(&format!("wrote {}", path.display()));
+    let written = match &arguments.out {
+        Some(directory) => {
+            terminal::set_unmeasured(&bar, "Writing");
+            interrupt
+                .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?
         }
-    }
+        None => vec![],
+    };
     bar.finish_and_clear();
 
     if arguments.json {
@@ -67,6 +66,10 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     } else {
         let style = Style { width: terminal::width(), color: true };
         terminal::print(&reproduction_table(&reproduction, style))?;
+    }
+    // Last, so that they are not far up.
+    for path in written {
+        terminal::note(&format!("wrote {}", path.display()));
     }
     match reproduction.unexpected().count() {
         0 => Ok(()),

@@ -57,6 +57,16 @@ pub fn write_reproduction(
     write_files(directory, &files, interrupted)
 }
 
+/// Whether files can be written into a directory, or it can be made, as far as it can be seen
+/// without leaving anything there.
+///
+/// # Errors
+/// [`WriteError`], of the directory.
+pub fn check_directory(directory: &Path) -> Result<(), WriteError> {
+    let there = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(there).map_err(|error| WriteError::at(directory, error)).map(drop)
+}
+
 fn write_files(
     directory: &Path,
     files: &[(&str, WriteFile)],

@@ -118,6 +118,9 @@ fn matrix_table(out: &mut String, reproduction: &Reproduction, style: Style) {
         Cell::new(format!("{}\n{}", matrix.baseline.policy, matrix::baseline(matrix).join("\n")))
     });
     table.add_row(std::iter::once(bold("baseline")).chain(baselines));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
     let _ = writeln!(out, "{}", paint(style, matrix::TITLE, "1"));
     for line in matrix::READING.iter().flat_map(|line| lines(line, style.width)) {
         let _ = writeln!(out, "{}", paint(style, &line, "2"));

@@ -19,7 +19,7 @@ pub fn write_html(reproduction: &Reproduction, mut writer: impl Write) -> io::Re
     names.extend(reproduction.experiments.iter().map(|outcome| outcome.name.as_str()));
     let body = html! {
         section .input id="input-0" {
-            h2 { (matrix::TITLE) }
+            h2 { "Every system on every experiment" }
             div .scroll { (matrix::picture(reproduction)) }
             (reasons(reproduction))
             h3 { "How many claims hold" }

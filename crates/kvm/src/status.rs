@@ -19,7 +19,7 @@ use crate::{KvmError, as_core, text};
 const TABLES: (&str, usize) =
     ("steelyar.bss", offset_of!(bss, exit_message) + size_of::<[i8; 512]>());
 const CONSTANTS: (&str, usize) =
-    ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 64]>());
+    ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 128]>());
 const FREE: u32 = 0;
 const BLOCKED: u32 = 1;
 const WAITING: u32 = 2;

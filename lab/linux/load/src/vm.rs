@@ -51,8 +51,10 @@ pub fn run(
         let vcpu = vcpus.next();
         let mut pace = Pace::new(domain, index);
         let pin = domain.pin.clone();
+        let start_after = Duration::from_nanos(domain.start_ns);
         threads.push(thread::spawn(move || -> io::Result<()> {
             become_vcpu(index, &pin)?;
+            thread::sleep(start_after);
             match vcpu {
                 Some(mut vcpu) => loop {
                     match vcpu.run() {

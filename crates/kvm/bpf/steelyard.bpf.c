@@ -68,7 +68,9 @@ u32 domains_used;
 u32 rotor;
 u64 choices;
 u64 kicks;
-u32 forgotten;
+u64 pause_loops;
+u64 summoned;
+u64 forgotten;
 
 /* What the kernel said at the end. */
 u32 exit_kind;
@@ -209,10 +211,10 @@ static __always_inline void set_status(struct vcpu *v, u32 status, u64 now)
  * With the lock held: the same answer, of which the verifier knows nothing any more. It follows paths
  * with different answers one by one, and those with an unknown one together.
  */
-static __always_inline u32 forget(u32 requests)
+static __always_inline u64 forget(u64 answer)
 {
-	*(volatile u32 *)&forgotten = requests;
-	return *(volatile u32 *)&forgotten;
+	*(volatile u64 *)&forgotten = answer;
+	return *(volatile u64 *)&forgotten;
 }
 
 /* Charges who runs on the pCPU up to now. */
@@ -1171,16 +1173,17 @@ static __noinline u32 summon(u32 vcpu, u64 now)
 		v->rekey_due = 1;
 		queue_at(v->queue)->rekey_due = 1;
 	}
+	summoned++;
 	return forget(requests);
 }
 
 /*
- * Summons those siblings of a spinning vCPU that the policy wants; returns how many. Where a queue may
- * be sorted here, nobody knows: who chooses from it does that first.
+ * Summons those siblings of a spinning vCPU that the policy wants; returns how many. The
+ * kernel lets nobody sort a queue from here: who chooses from it next does that first.
  */
 __noinline u32 summon_siblings(u32 domain, u32 gang, u64 now)
 {
-	u32 best = NONE, summoned = 0, requests, i;
+	u32 best = NONE, count = 0, requests, i;
 	u64 best_rank = 0;
 	struct task_struct *p;
 
@@ -1200,11 +1203,11 @@ __noinline u32 summon_siblings(u32 domain, u32 gang, u64 now)
 			bpf_spin_lock(&lock);
 			requests = charge_lone(i, now) & SY_RESCHEDULE;
 			waited_ns = now > v->since_ns ? now - v->since_ns : 0;
-			rank = sy_rank(policy(), &queue_at(i)->state, &domain_at(domain)->state, &v->state,
-				       facts, waited_ns, now);
+			rank = forget(sy_rank(policy(), &queue_at(i)->state, &domain_at(domain)->state, &v->state,
+					      facts, waited_ns, now));
 			if (rank && gang == SY_GANG_ALL) {
 				requests |= summon(vcpu, now);
-				summoned++;
+				count++;
 			} else if (rank > best_rank) {
 				best_rank = rank;
 				best = vcpu;
@@ -1215,13 +1218,13 @@ __noinline u32 summon_siblings(u32 domain, u32 gang, u64 now)
 		}
 	}
 	if (best == NONE)
-		return summoned;
+		return count;
 	bpf_spin_lock(&lock);
 	requests = summon(best, now);
 	bpf_spin_unlock(&lock);
 	if (requests & SY_RESCHEDULE)
 		interrupt(vcpu_at(best)->state.pcpu);
-	return summoned + 1;
+	return count + 1;
 }
 
 /* A pause-loop exit; whether the pCPU shall choose again. */
@@ -1229,17 +1232,18 @@ __noinline bool spin(u32 vcpu, u32 pcpu)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct vcpu *v = vcpu_at(vcpu);
-	u32 domain = v->domain, gang, summoned = 0, requests;
+	u32 domain = v->domain, gang, siblings = 0, requests;
 
+	__sync_fetch_and_add(&pause_loops, 1);
 	bpf_spin_lock(&lock);
 	answer_locked(v->queue, charge(pcpu, now));
 	gang = forget(sy_spin(policy(), &domain_at(domain)->state, &v->state, now));
 	bpf_spin_unlock(&lock);
 	if (gang != SY_GANG_NONE)
-		summoned = summon_siblings(domain, gang, now);
+		siblings = summon_siblings(domain, gang, now);
 	bpf_spin_lock(&lock);
 	requests = forget(sy_spun(policy(), &queue_at(v->queue)->state, &domain_at(domain)->state, &v->state,
-				  summoned, now));
+				  siblings, now));
 	answer_locked(v->queue, requests);
 	bpf_spin_unlock(&lock);
 	return requests & SY_RESCHEDULE;

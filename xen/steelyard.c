@@ -1774,8 +1774,8 @@ static s64 credit(const struct host_vcpu *v)
 	return sy_credit(&policy, &v->queue->state, &v->state);
 }
 
-#define STATISTICS_HEAD "domain vcpu pcpu weight weight_now cap_percent gotten_ns waited_ns worst_wait_ns " \
-			"switches migrations resets credit\n"
+#define STATISTICS_HEAD "domain vcpu pcpu weight weight_now slice_now_ns cap_percent gotten_ns waited_ns " \
+			"worst_wait_ns switches migrations resets credit\n"
 
 /* One line for a vCPU, as of now; resets are those that its domain caused. */
 static int statistics_line(char *text, size_t size, struct host *h, struct host_vcpu *v, u64 now)
@@ -1788,10 +1788,11 @@ static int statistics_line(char *text, size_t size, struct host *h, struct host_
 	else if (v->state.runnable && now > v->waits_since_ns)
 		waits_ns = now - v->waits_since_ns;
 	return scnprintf(text, size,
-			 "%u %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+			 "%u %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
 			 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 "\n",
 			 v->unit->domain->domain_id, v->unit->unit_id, v->state.pcpu, d->state.settings.weight,
-			 d->state.weight, d->state.settings.cap_percent, v->gotten_ns, v->waited_ns + waits_ns,
+			 d->state.weight, d->state.slice_ns, d->state.settings.cap_percent, v->gotten_ns,
+			 v->waited_ns + waits_ns,
 			 max(v->worst_wait_ns, waits_ns), v->switches, v->migrations, d->resets, credit(v));
 }
 

@@ -127,7 +127,7 @@ const PINNED: &[(&str, u64)] = &[
     ("credit@xen-4.5", 0x14c61e397206ffa0),
     ("credit@xen-4.20", 0x8c7a822664ad0c0a),
     ("credit2@xen-4.5", 0x4959215487f9448f),
-    ("credit2@xen-4.20", 0x526f8eee7a6d07ce),
+    ("credit2@xen-4.20", 0x3e35a34b9ed1e3bb),
     ("fair@cfs", 0x5f1d890bf60adb3f),
     ("fair@eevdf", 0x72435cc6db48e627),
     ("mcredit2", 0xc1430001478853f4),

@@ -5,7 +5,7 @@
 // Each test uses a part; a wrong fixture may panic.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use steelyard_experiment::{Experiment, Files, Reproduction, run};
+use steelyard_experiment::{Experiment, Files, Reproduction};
 use steelyard_policy::Policy;
 use steelyard_report::{Comparison, DomainSummary, HostSummary, PolicySummary, Results, RunTrace};
 use steelyard_simulator::config::Host;
@@ -243,5 +243,5 @@ pub fn reproduction() -> Reproduction {
         ("one.toml", include_str!("one.toml")),
     ];
     let experiment = Experiment::read(&Files { name: "made-up", texts: texts.into() }).unwrap();
-    Reproduction::new(3, run(&[experiment], 3, &|_| {}).unwrap())
+    Reproduction::new(3, steelyard_experiment::run(&[experiment], 3, &|_| {}).unwrap())
 }

@@ -234,6 +234,8 @@ impl Simulation {
                 }
                 Step::Disk(bytes) => {
                     let task = entry.task;
+                    // Before the request: who works it off may be a thread of this guest.
+                    entry.status = ThreadStatus::Asleep;
                     self.exit(vcpu);
                     self.request(task, thread, bytes);
                     true
@@ -382,13 +384,15 @@ impl Simulation {
         let (key, vcpus) = (entry.vruntime_ns, domain.vcpus.clone());
         let domain = entry.domain as usize;
         self.domains[domain].guest.ready.insert(key, thread);
-        // Running siblings must look at the queue in time; home may be preempted at once.
+        // Running siblings must look at the queue in time; home may be preempted at once, unless its
+        // thread is about to leave it anyway.
         for vcpu in vcpus {
             let entry = &self.vcpus[vcpu as usize];
             if entry.status == Status::Running {
                 let pcpu = entry.ran_on;
                 self.progress(pcpu);
-                if vcpu == home {
+                let current = self.vcpus[vcpu as usize].thread;
+                if vcpu == home && self.threads[current as usize].status == ThreadStatus::Current {
                     self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
                 }
                 self.arm(pcpu);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The core as symbols for user space: every function of steelyard.h with
- * external linkage, and the descriptions of the disciplines.
+ * external linkage, and the catalogue.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,32 +16,24 @@ typedef int64_t s64;
 #define SY_SYMBOLS
 #define SY_DESCRIBE
 #include "steelyard.h"
-
-static const struct sy_description *const descriptions[SY_DISCIPLINES] = {
-	[SY_SEDF] = &sedf_description,
-	[SY_CREDIT] = &credit_description,
-	[SY_CREDIT2] = &credit2_description,
-	[SY_FAIR] = &fair_description,
-};
-
-static const struct sy_description *const governor_descriptions[SY_GOVERNORS] = {
-	[SY_RESET_BOOST] = &reset_boost_description,
-	[SY_LOAD_WEIGHT] = &load_weight_description,
-	[SY_APP_SLICE] = &app_slice_description,
-	[SY_BOOST_CREDIT] = &boost_credit_description,
-	[SY_COSCHED] = &cosched_description,
-};
+#include "catalogue.h"
 
 /* Null beyond the last discipline. */
 const struct sy_description *sy_describe(u64 discipline)
 {
-	return discipline < SY_DISCIPLINES ? descriptions[discipline] : 0;
+	return discipline < SY_DISCIPLINES ? sy_disciplines[discipline] : 0;
 }
 
 /* Null beyond the last governor. */
 const struct sy_description *sy_describe_governor(u64 governor)
 {
-	return governor < SY_GOVERNORS ? governor_descriptions[governor] : 0;
+	return governor < SY_GOVERNORS ? sy_governors[governor] : 0;
+}
+
+/* Null beyond the last one. */
+const struct sy_published *sy_describe_published(u64 number)
+{
+	return number < SY_PUBLISHED ? &sy_published[number] : 0;
 }
 
 /*

@@ -215,12 +215,19 @@ pub(crate) struct CDescription {
     pub reason: *const c_char,
 }
 
+#[repr(C)]
+pub(crate) struct CPublished {
+    pub name: *const c_char,
+    pub meaning: *const c_char,
+}
+
 // SAFETY: the types above have the layout of their C twins (sizes are compared in a test), and the
 // functions keep the contract at the head of this file.
 #[allow(missing_docs)]
 unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
+    pub(crate) safe fn sy_describe_published(number: u64) -> *const CPublished;
     #[cfg(test)]
     safe fn sy_sizes(sizes: &mut [u64; 8]);
 

@@ -213,14 +213,21 @@ pub fn governors() -> &'static [Governor] {
     &ALL
 }
 
-/// Policies that have a name of their own: a discipline with governors, as published.
-pub const PUBLISHED: [(&str, &str); 5] = [
-    ("mcredit2", "credit2@xen-4.5+reset-boost"),
-    ("load-weight", "credit@xen-4.2+load-weight"),
-    ("boost-credit", "credit@xen-3.3-fujitsu+boost-credit"),
-    ("app-slice", "credit@xen-4.2+app-slice"),
-    ("lockvisor", "fair@cfs+cosched"),
-];
+/// Policies that have a name of their own, and what it stands for: a discipline with governors, as
+/// published.
+pub fn published() -> &'static [(&'static str, &'static str)] {
+    static ALL: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+        let entries = (0..).map_while(|number| {
+            // SAFETY: null or a constant that lives as long as the program, and so are its strings.
+            unsafe {
+                let entry = ffi::sy_describe_published(number).as_ref()?;
+                Some((text(entry.name), text(entry.meaning)))
+            }
+        });
+        entries.collect()
+    });
+    &ALL
+}
 
 struct Description {
     name: &'static str,
@@ -287,12 +294,12 @@ pub struct Policy {
 
 impl Policy {
     /// Reads `DISCIPLINE`, `DISCIPLINE@VINTAGE`, either with `+GOVERNOR` once or more, or a name
-    /// out of [`PUBLISHED`]; without a vintage the newest one.
+    /// out of [`published`]; without a vintage the newest one.
     ///
     /// # Errors
     /// [`PolicyError`], for a name that is unknown or a governor that does not suit.
     pub fn named(name: &str) -> Result<Policy, PolicyError> {
-        if let Some((published, spelled)) = PUBLISHED.iter().find(|(known, _)| *known == name) {
+        if let Some((published, spelled)) = published().iter().find(|(known, _)| *known == name) {
             return Ok(Policy { published: Some(published), ..Policy::named(spelled)? });
         }
         let mut parts = name.split('+');
@@ -309,7 +316,7 @@ impl Policy {
                 known: disciplines()
                     .iter()
                     .map(|discipline| discipline.name)
-                    .chain(PUBLISHED.iter().map(|(name, _)| *name))
+                    .chain(published().iter().map(|(name, _)| *name))
                     .collect(),
             })?;
         let discipline = &disciplines()[index];
@@ -563,7 +570,7 @@ mod tests {
         assert_eq!(mcredit2.parameters(), spelled.parameters());
         let free = Policy::named("credit2+app-slice+reset-boost").unwrap();
         assert_eq!(free.to_string(), "credit2@xen-4.20+reset-boost+app-slice");
-        for (name, spelled) in PUBLISHED {
+        for (name, spelled) in published() {
             let (published, spelled) = (Policy::named(name), Policy::named(spelled));
             assert_eq!(published.unwrap().parameters(), spelled.unwrap().parameters());
         }

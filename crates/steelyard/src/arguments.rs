@@ -113,7 +113,7 @@ pub enum Command {
 
 /// Any text: who reads it says what is wrong with it. Completions offer the names that are known.
 #[derive(Clone)]
-struct Offering(fn() -> Vec<String>);
+pub struct Offering(pub fn() -> Vec<String>);
 
 impl TypedValueParser for Offering {
     type Value = String;

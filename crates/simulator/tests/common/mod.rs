@@ -3,7 +3,7 @@
 //! questions to a trace.
 #![allow(dead_code)] // Each test file uses its part.
 
-use steelyard_policy::{PUBLISHED, Policy, disciplines};
+use steelyard_policy::{Policy, disciplines, published};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Costs, Domain, Setup};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
@@ -23,7 +23,7 @@ pub fn policies() -> Vec<Policy> {
 
 /// These, and those published with governors, whose weights change by themselves.
 pub fn all_policies() -> Vec<Policy> {
-    let published = PUBLISHED.iter().map(|(name, _)| policy(name));
+    let published = published().iter().map(|(name, _)| policy(name));
     policies().into_iter().chain(published).collect()
 }
 

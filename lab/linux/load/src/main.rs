@@ -19,6 +19,8 @@ use steelyard_policy::Policy;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const STATE: &str = "/sys/kernel/sched_ext/state";
+/// From when the domains are told until they begin; enough for each to make its threads.
+const START_NS: u64 = 200_000_000;
 /// Longest wait for the scheduler to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -73,10 +75,13 @@ fn run_vm(domain: &str, are: &str) -> Result<(), Box<dyn Error>> {
     vm::run(&domain, serde_json::from_str(are)?, wait_for_start)
 }
 
-/// All domains begin together, each in its control group by then.
-fn wait_for_start() -> std::io::Result<()> {
+/// All vCPUs begin together, at the time on the monotonic clock that is returned: under a policy that
+/// remembers who was served first, a head start would decide over all that follows.
+fn wait_for_start() -> Result<u64, Box<dyn Error>> {
     println!("ready");
-    std::io::stdin().read_line(&mut String::new()).map(|_| ())
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.trim().parse()?)
 }
 
 fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
@@ -90,11 +95,13 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     for domain in &plan.domains {
         processes.push(start_domain(domain, &plan)?);
     }
+    let start_ns = vm::now_ns(libc::CLOCK_MONOTONIC) + START_NS;
     for process in &mut processes {
         if let Some(mut stdin) = process.stdin.take() {
-            stdin.write_all(b"go\n")?;
+            stdin.write_all(format!("{start_ns}\n").as_bytes())?;
         }
     }
+    vm::sleep_until(start_ns)?;
     sleep(Duration::from_millis(plan.warm_up_ms));
     observer.begin();
     sleep(Duration::from_millis(plan.length_ms));

@@ -34,25 +34,27 @@ const COMPUTE_AND_ASK: [u8; 16] = [
     0xeb, 0xf0, // jmp -16
 ];
 
-/// `start`: is waited for when the machine is made.
+/// `start` is called when the machine is made, and says at which time its vCPUs begin.
 pub fn run(
     domain: &Domain,
     are: VcpusAre,
-    start: impl FnOnce() -> io::Result<()>,
+    start: impl FnOnce() -> Result<u64, Box<dyn std::error::Error>>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let vcpus = match are {
         VcpusAre::Kvm => Some(create(domain)?),
         VcpusAre::Threads => None,
     };
-    start()?;
+    let start_ns = start()?;
     let mut vcpus = vcpus.unwrap_or_default().into_iter();
     let mut threads = vec![];
     for index in 0..domain.vcpus {
         let vcpu = vcpus.next();
         let mut pace = Pace::new(domain, index);
         let pin = domain.pin.clone();
+        let begin_ns = start_ns + domain.start_ns;
         threads.push(thread::spawn(move || -> io::Result<()> {
             become_vcpu(index, &pin)?;
+            sleep_until(begin_ns)?;
             match vcpu {
                 Some(mut vcpu) => loop {
                     match vcpu.run() {
@@ -217,8 +219,37 @@ impl Pace {
 
 /// CPU time of this thread.
 fn cpu_time_ns() -> u64 {
+    now_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// What a clock of the system says.
+pub fn now_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Sleeps until a time on the monotonic clock.
+pub fn sleep_until(time_ns: u64) -> io::Result<()> {
+    let time = libc::timespec {
+        tv_sec: (time_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (time_ns % 1_000_000_000) as libc::c_long,
+    };
+    loop {
+        // SAFETY: the pointer is to a timespec of ours; what is left is not asked for.
+        let error = unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &raw const time,
+                ptr::null_mut(),
+            )
+        };
+        match error {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            _ => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
 }

@@ -487,6 +487,7 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 {
 	u64 key = 0;
 
+	v->moment_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		key = sedf_key(p, q, d, v, now);
@@ -621,7 +622,7 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 		    struct sy_vcpu *v, u64 now)
 {
-	if (cosched_governs(p))
+	if (v->first && cosched_governs(p))
 		cosched_start(p, v, now);
 	v->first = 0;
 	switch (p->discipline) {

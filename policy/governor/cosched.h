@@ -146,10 +146,10 @@ SY_FN u32 cosched_summon(const struct sy_policy *p, struct sy_vcpu *v)
 	return SY_REKEY | SY_RESCHEDULE;
 }
 
-/* It starts: for a moment if it was summoned. */
+/* Who was summoned starts. */
 SY_FN void cosched_start(const struct sy_policy *p, struct sy_vcpu *v, u64 now)
 {
-	v->moment_ns = v->first ? now + cosched_parameter(p, COSCHED_MOMENT_NS) : 0;
+	v->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
 }
 
 #ifdef SY_DESCRIBE

@@ -230,15 +230,15 @@ impl Experiment {
         if let Some(matrix) = &self.file.matrix {
             let path = ["matrix".to_owned()];
             checker.metric(&path, &matrix.metric)?;
-            let known = || SYSTEMS.iter().map(|(system, _)| *system);
+            let known = || SYSTEMS.iter().map(|system| system.policy);
             for name in matrix.without.keys() {
                 if !known().any(|system| system == name) {
                     return Err(checker.error(&path, "without", unknown("system", name, known())));
                 }
             }
             let systems =
-                SYSTEMS.iter().filter(|(system, _)| !matrix.without.contains_key(*system));
-            let policies = systems.flat_map(|(system, base)| [*system, *base]);
+                SYSTEMS.iter().filter(|system| !matrix.without.contains_key(system.policy));
+            let policies = systems.flat_map(|system| [system.policy, system.base]);
             for policy in std::iter::once(matrix.baseline.as_str()).chain(policies) {
                 let variant = matrix.variant_of(policy);
                 checker.variant(&path, "variant", &variant)?;

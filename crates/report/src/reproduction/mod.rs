@@ -9,7 +9,7 @@ mod terminal;
 
 use std::io::{self, Write};
 
-use steelyard_experiment::{Figures, Reproduction, Spread, State};
+use steelyard_experiment::{Figures, Outcome, Reproduction, Spread, State};
 
 use crate::format::with_unit;
 
@@ -37,12 +37,35 @@ fn state(state: State) -> &'static str {
     }
 }
 
+/// A sign for a state that needs no colour.
+fn sign(state: State) -> &'static str {
+    match state {
+        State::Holds => "✓",
+        State::Fails | State::Known => "✗",
+        State::Turned => "!",
+    }
+}
+
+/// The states in the order in which they are counted.
+const STATES: [State; 4] = [State::Holds, State::Known, State::Fails, State::Turned];
+
+/// How many claims are in each of [`STATES`].
+fn counts(outcome: &Outcome) -> [usize; STATES.len()] {
+    STATES.map(|state| outcome.claims.iter().filter(|claim| claim.state == state).count())
+}
+
 /// The median, and least and greatest where they do not read the same.
 fn spread(value: Option<Spread>, unit: &str) -> String {
     let Some(value) = value else { return "not measured".to_owned() };
     let [median, least, greatest] =
         [value.median, value.least, value.greatest].map(|value| with_unit(value, unit));
-    if least == greatest { median } else { format!("{median} ({least}..{greatest})") }
+    if least == greatest {
+        return median;
+    }
+    // The unit once, if it is the same.
+    let (number, rest) = least.split_once(' ').unwrap_or((&least, ""));
+    let same = greatest.split_once(' ').is_some_and(|(_, unit)| unit == rest);
+    format!("{median} ({}..{greatest})", if same { number } else { &least })
 }
 
 /// What was measured for a claim.

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use steelyard_policy::ffi::*;
-use steelyard_policy::{Policy, PolicyError, Settings, fact, gang, request, verdict};
+use steelyard_policy::{Policy, Settings, fact, gang, request, verdict};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

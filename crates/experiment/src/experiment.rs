@@ -15,6 +15,7 @@ use crate::file::{
     CalibrationFile, Claim, ExperimentFile, Figure, Matrix, Metric, Parameter, PublishedFile,
     Table, Test, TimeMeasure, VariantEntry, X,
 };
+use crate::lab::Lab;
 
 /// Every file of every experiment: its path, and its text.
 const EMBEDDED: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
@@ -43,6 +44,8 @@ pub struct Experiment {
     pub(crate) calibrated: Vec<Table>,
     /// The parameters that were fitted.
     pub(crate) parameters: Vec<Parameter>,
+    /// The experiment in real hosts, if it was measured there.
+    pub(crate) lab: Option<Lab>,
 }
 
 /// A scenario under a policy, with changes.
@@ -142,6 +145,10 @@ impl Experiment {
             published: tables,
             calibrated,
             parameters,
+            lab: match files.texts.contains_key("measured.toml") {
+                true => Some(Lab::read(&source("lab.toml")?, &source("measured.toml")?)?),
+                false => None,
+            },
         };
         experiment.check(&main)?;
         experiment.check_tables(&published, &experiment.published)?;
@@ -550,11 +557,11 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
 }
 
-fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("unknown {what} `{name}`{}", did_you_mean(name, known))
 }
 
-fn error(source: &Source, path: &[&str], message: String) -> Diagnostic {
+pub(crate) fn error(source: &Source, path: &[&str], message: String) -> Diagnostic {
     let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
     source.error(locate(source, &path), message)
 }

@@ -9,12 +9,14 @@
 mod claim;
 mod experiment;
 mod file;
+mod lab;
 mod measure;
 mod outcome;
 mod run;
 
 pub use experiment::{Experiment, Files, Variant, named, names};
 pub use file::{Better, Known, X};
+pub use lab::{LabFigure, LabOutcome, LabRow, Machine};
 pub use measure::Spread;
 pub use outcome::{
     Cell, ClaimOutcome, CurveOutcome, FigureOutcome, Figures, MatrixOutcome, MetricOutcome,

@@ -10,6 +10,7 @@ use crate::SYSTEMS;
 use crate::claim::{Measured, Published, judge};
 use crate::experiment::{Experiment, Point, value_at};
 use crate::file::{Better, Known, X};
+use crate::lab::LabOutcome;
 use crate::measure::Spread;
 use crate::run::VariantRuns;
 
@@ -79,6 +80,8 @@ pub struct Outcome {
     pub claims: Vec<ClaimOutcome>,
     /// The five systems on this experiment.
     pub matrix: Option<MatrixOutcome>,
+    /// Scaled down, in real hosts.
+    pub lab: Option<LabOutcome>,
 }
 
 /// A metric.
@@ -275,7 +278,9 @@ impl Measured for Runs<'_> {
 }
 
 impl Outcome {
+    /// Of all that an experiment runs: its variants, then those of the lab.
     pub(crate) fn new(experiment: &Experiment, runs: &[VariantRuns]) -> Outcome {
+        let (runs, of_lab) = runs.split_at(experiment.variants.len());
         let file = &experiment.file;
         let unit = |name: &str| runs.iter().find_map(|runs| runs.units.get(name).cloned());
         let metrics: BTreeMap<_, _> = file
@@ -328,6 +333,7 @@ impl Outcome {
             claims: claims.collect(),
             figures: figures(experiment, &measured),
             matrix: matrix(experiment, &measured),
+            lab: experiment.lab.as_ref().map(|lab| lab.outcome(of_lab)),
             metrics,
             variants,
         }

@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 
 use maud::{Markup, html};
-use steelyard_experiment::{ClaimOutcome, Outcome, Reproduction, State};
+use steelyard_experiment::{ClaimOutcome, LabOutcome, Outcome, Reproduction, State};
 
-use super::{STATES, matrix, measured, sign, spread, state};
+use super::{LAB, STATES, hosts, matrix, measured, sign, spread, state};
 use crate::format::with_unit;
 use crate::html::Page;
 
@@ -78,6 +78,7 @@ fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
                 }
                 @for claim in &outcome.claims { (claim_rows(claim)) }
             }
+            @if let Some(lab) = &outcome.lab { (real_hosts(lab)) }
             (list("Switches in use", &outcome.switches))
             (list("What the publication left open", &outcome.open))
             @if let Some(tolerances) = &outcome.tolerances {
@@ -112,6 +113,20 @@ fn claim_rows(claim: &ClaimOutcome) -> Markup {
                         @if let Some(switches) = &known.turned_by { br; "Turned by: " (switches) }
                     }
                 }
+            }
+        }
+    }
+}
+
+fn real_hosts(lab: &LabOutcome) -> Markup {
+    let (header, rows) = super::lab(lab);
+    html! {
+        h3 { (LAB) }
+        p .about { (hosts(lab)) }
+        div .scroll {
+            table {
+                thead { tr { @for title in &header { th scope="col" { (title) } } } }
+                tbody { @for row in &rows { tr { @for cell in row { td { (cell) } } } } }
             }
         }
     }

@@ -3,10 +3,10 @@
 
 use std::io::{self, Write};
 
-use steelyard_experiment::{MatrixOutcome, Outcome, Reproduction, SystemOutcome};
+use steelyard_experiment::{LabOutcome, MatrixOutcome, Outcome, Reproduction, SystemOutcome};
 
 use super::matrix::{self, Verdict};
-use super::{measured, spread, state};
+use super::{LAB, hosts, measured, spread, state};
 
 /// Writes `tables.md`: the matrix, each system on every experiment, the claims of each experiment.
 ///
@@ -92,6 +92,17 @@ fn claims(writer: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
         }
         let measured = measured(&claim.measured).collect::<Vec<_>>().join("<br>");
         row(writer, &says, [claim.expected.clone(), measured, state(claim.state).to_owned()])?;
+    }
+    outcome.lab.as_ref().map_or(Ok(()), |lab| real_hosts(writer, lab))
+}
+
+/// What real hosts gave.
+fn real_hosts(writer: &mut impl Write, lab: &LabOutcome) -> io::Result<()> {
+    let (header, rows) = super::lab(lab);
+    writeln!(writer, "\n{LAB} ({}).\n", hosts(lab))?;
+    let rule = vec!["---".to_owned(); header.len()];
+    for cells in [header, rule].into_iter().chain(rows) {
+        row(writer, &cells[0], cells[1..].iter().cloned())?;
     }
     Ok(())
 }

@@ -9,7 +9,9 @@ mod terminal;
 
 use std::io::{self, Write};
 
-use steelyard_experiment::{Figures, Outcome, Reproduction, Spread, State};
+use steelyard_experiment::{
+    Figures, LabFigure, LabOutcome, LabRow, Machine, Outcome, Reproduction, Spread, State,
+};
 
 use crate::format::with_unit;
 
@@ -26,6 +28,9 @@ pub fn write_json(reproduction: &Reproduction, mut writer: impl Write) -> io::Re
     serde_json::to_writer(&mut writer, reproduction)?;
     writer.write_all(b"\n")
 }
+
+/// Heads what real hosts gave.
+const LAB: &str = "The same scaled down to a test machine, in real hosts";
 
 /// A state in words.
 fn state(state: State) -> &'static str {
@@ -66,6 +71,35 @@ fn spread(value: Option<Spread>, unit: &str) -> String {
     let (number, rest) = least.split_once(' ').unwrap_or((&least, ""));
     let same = greatest.split_once(' ').is_some_and(|(_, unit)| unit == rest);
     format!("{median} ({}..{greatest})", if same { number } else { &least })
+}
+
+/// The header and the rows of what real hosts gave beside the simulator.
+fn lab(lab: &LabOutcome) -> (Vec<String>, Vec<Vec<String>>) {
+    let machines = lab.machines.iter().map(|machine| machine.name.as_str());
+    let columns = std::iter::once("simulated").chain(machines);
+    let of = |figure: &'static str| columns.clone().map(move |host| format!("{figure}, {host}"));
+    let header = ["policy", "domain"].map(str::to_owned).into_iter();
+    let figures = |figure: &LabFigure, unit: &str| {
+        let real = figure.machines.iter().map(|value| match value {
+            Some(value) => with_unit(*value, unit),
+            None => "does not run it".to_owned(),
+        });
+        std::iter::once(spread(figure.simulated, unit)).chain(real).collect::<Vec<_>>()
+    };
+    let row = |row: &LabRow| {
+        let names = vec![row.policy.clone(), row.domain.clone()];
+        [names, figures(&row.share_percent, "percent"), figures(&row.worst_wait_ms, "ms")].concat()
+    };
+    (
+        header.chain(of("share")).chain(of("worst wait")).collect(),
+        lab.rows.iter().map(row).collect(),
+    )
+}
+
+/// What the real hosts are.
+fn hosts(lab: &LabOutcome) -> String {
+    let host = |machine: &Machine| format!("{}: {}, {}", machine.name, machine.of, machine.date);
+    lab.machines.iter().map(host).collect::<Vec<_>>().join("; ")
 }
 
 /// What was measured for a claim.

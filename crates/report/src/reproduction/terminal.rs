@@ -7,7 +7,7 @@ use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use steelyard_experiment::{ClaimOutcome, Outcome, Reproduction, State};
 
 use super::matrix::{self, Verdict};
-use super::{STATES, counts, measured, sign, state};
+use super::{LAB, STATES, counts, hosts, measured, sign, state};
 use crate::format::lines;
 use crate::terminal::{Style, paint};
 
@@ -38,6 +38,13 @@ fn experiment(out: &mut String, outcome: &Outcome, seeds: u64, style: Style) {
     let _ = writeln!(out, "{} variants, {seeds}\n", outcome.variants.len());
     for claim in &outcome.claims {
         self::claim(out, claim, style);
+    }
+    if let Some(lab) = &outcome.lab {
+        let (header, rows) = super::lab(lab);
+        let mut table = new_table(style);
+        table.set_header(header.iter().map(|title| bold(title)));
+        table.add_rows(rows);
+        let _ = writeln!(out, "{}\n{}\n{table}\n", paint(style, LAB, "1"), hosts(lab));
     }
     for switch in &outcome.switches {
         labelled(out, "switch", switch, style);

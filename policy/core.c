@@ -13,7 +13,7 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
-#define SY_FN
+#define SY_SYMBOLS
 #define SY_DESCRIBE
 #include "steelyard.h"
 #include "catalogue.h"

@@ -45,6 +45,12 @@
 #include "governor/boost_credit.h"
 #include "governor/cosched.h"
 
+/* From here on symbols, if wanted. What they call stays private to them, and so is inlined. */
+#ifdef SY_SYMBOLS
+#undef SY_FN
+#define SY_FN
+#endif
+
 /* ---- Shape: constant for a policy ---- */
 
 /* Which pCPUs share a queue. */
@@ -475,32 +481,30 @@ SY_FN u32 sy_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 no
 
 /* ---- Who is next, for how long ---- */
 
-SY_FN u64 discipline_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-			 struct sy_vcpu *v, u64 now)
-{
-	switch (p->discipline) {
-	case SY_SEDF:
-		return sedf_key(p, q, d, v, now);
-	case SY_CREDIT:
-		return credit_key(p, q, d, v, now);
-	case SY_CREDIT2:
-		return credit2_key(p, q, d, v, now);
-	case SY_FAIR:
-		return fair_key(p, q, d, v, now);
-	default:
-		return 0;
-	}
-}
-
 /* Place in the queue: lower first. Constant while the vCPU waits, unless REKEY or RESORT says so. */
 SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		 struct sy_vcpu *v, u64 now)
 {
+	u64 key = 0;
+
 	v->moment_ns = 0;
-	if (!v->first)
-		return discipline_key(p, q, d, v, now);
-	discipline_key(p, q, d, v, now);
-	return 0;
+	switch (p->discipline) {
+	case SY_SEDF:
+		key = sedf_key(p, q, d, v, now);
+		break;
+	case SY_CREDIT:
+		key = credit_key(p, q, d, v, now);
+		break;
+	case SY_CREDIT2:
+		key = credit2_key(p, q, d, v, now);
+		break;
+	case SY_FAIR:
+		key = fair_key(p, q, d, v, now);
+		break;
+	default:
+		break;
+	}
+	return v->first ? 0 : key;
 }
 
 /*
@@ -511,7 +515,7 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 SY_FN s64 sy_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		  const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
-	if (cosched_in_moment(running, now))
+	if (cosched_in_moment(p, running, now))
 		return 0;
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -532,10 +536,12 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 				  const struct sy_pcpu *c, const struct sy_vcpu *best,
 				  const struct sy_vcpu *candidate, u64 now)
 {
-	if (best && cosched_in_moment(best, now))
-		return SY_STOP;
-	if (candidate->first && cosched_governs(p))
-		return SY_TAKE;
+	if (cosched_governs(p)) {
+		if (best && cosched_in_moment(p, best, now))
+			return SY_STOP;
+		if (candidate->first)
+			return SY_TAKE;
+	}
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_consider(p, q, c, best, candidate, now);
@@ -554,7 +560,7 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 SY_FN bool sy_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best,
 			   u64 now)
 {
-	if (best && (best->first || cosched_in_moment(best, now)))
+	if (best && (best->first || cosched_in_moment(p, best, now)))
 		return false;
 	switch (p->discipline) {
 	case SY_CREDIT:
@@ -637,23 +643,6 @@ SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	}
 }
 
-SY_FN u64 discipline_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
-			   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
-{
-	switch (p->discipline) {
-	case SY_SEDF:
-		return sedf_slice(p, q, c, d, v, next, now);
-	case SY_CREDIT:
-		return credit_slice(p, q, c, d, v, next, now);
-	case SY_CREDIT2:
-		return credit2_slice(p, q, c, d, v, next, now);
-	case SY_FAIR:
-		return fair_slice(p, q, c, d, v, next, now);
-	default:
-		return SY_FOREVER;
-	}
-}
-
 /*
  * Step 7: ns, at least 1, until the next choice; next: first in the queue, or null. SY_FOREVER: no
  * limit. The queue may note who is next.
@@ -661,9 +650,25 @@ SY_FN u64 discipline_slice(const struct sy_policy *p, struct sy_queue *q, const 
 SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
 		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
-	if (!cosched_in_moment(v, now))
-		return discipline_slice(p, q, c, d, v, next, now);
-	return sy_min(discipline_slice(p, q, c, d, v, next, now), v->moment_ns - now);
+	u64 slice_ns = SY_FOREVER;
+
+	switch (p->discipline) {
+	case SY_SEDF:
+		slice_ns = sedf_slice(p, q, c, d, v, next, now);
+		break;
+	case SY_CREDIT:
+		slice_ns = credit_slice(p, q, c, d, v, next, now);
+		break;
+	case SY_CREDIT2:
+		slice_ns = credit2_slice(p, q, c, d, v, next, now);
+		break;
+	case SY_FAIR:
+		slice_ns = fair_slice(p, q, c, d, v, next, now);
+		break;
+	default:
+		break;
+	}
+	return cosched_in_moment(p, v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
 }
 
 /* ---- Time that passes ---- */

@@ -338,7 +338,7 @@ static inline u64 credit_spend_boost(struct sy_vcpu *v, u64 ran_ns)
 /* In effect: who has a credit's worth of boost or more is in BOOST. */
 static inline u32 credit_priority(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	if (v->boost_ns && v->boost_ns >= SY_MS / credit_per_ms(p))
+	if (v->boost_ns && v->boost_ns * p->parameter[CREDIT_CREDITS_PER_MS] >= SY_MS)
 		return CREDIT_BOOST;
 	return credit_vcpu_const(v)->priority;
 }
@@ -394,6 +394,9 @@ static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy
 	u64 limit_ns = sy_min(p->parameter[CREDIT_RATELIMIT_NS], credit_slice_parameter(p));
 	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
 
+	/* Before 4.2 nobody is. */
+	if (!limit_ns)
+		return 0;
 	if (running->yielded &&
 	    p->parameter[CREDIT_RATELIMIT_YIELD] == CREDIT_RATELIMIT_YIELD_LIFTED)
 		return 0;

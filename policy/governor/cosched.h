@@ -104,15 +104,16 @@ static inline bool cosched_governs(const struct sy_policy *p)
 	return p->governors & 1 << SY_COSCHED;
 }
 
-static inline bool cosched_in_moment(const struct sy_vcpu *v, u64 now)
+/* Whether it runs because it was summoned. */
+static inline bool cosched_in_moment(const struct sy_policy *p, const struct sy_vcpu *v, u64 now)
 {
-	return v->moment_ns > now;
+	return cosched_governs(p) && v->moment_ns > now;
 }
 
 /* This vCPU spins. If it was summoned that was in vain: its moment is over. */
 SY_FN enum sy_gang cosched_spin(const struct sy_policy *p, struct sy_vcpu *v, u64 now)
 {
-	v->moment_ns = cosched_in_moment(v, now) ? now : 0;
+	v->moment_ns = cosched_in_moment(p, v, now) ? now : 0;
 	return cosched_parameter(p, COSCHED_SIBLINGS) == COSCHED_BEST ? SY_GANG_BEST : SY_GANG_ALL;
 }
 

@@ -15,6 +15,7 @@ use crate::file::{
     CalibrationFile, Claim, ExperimentFile, Figure, Matrix, Metric, Parameter, PublishedFile,
     Table, Test, TimeMeasure, VariantEntry, X,
 };
+use crate::lab::Lab;
 
 /// Every file of every experiment: its path, and its text.
 const EMBEDDED: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
@@ -43,6 +44,8 @@ pub struct Experiment {
     pub(crate) calibrated: Vec<Table>,
     /// The parameters that were fitted.
     pub(crate) parameters: Vec<Parameter>,
+    /// The experiment in real hosts, if it was measured there.
+    pub(crate) lab: Option<Lab>,
 }
 
 /// A scenario under a policy, with changes.
@@ -142,6 +145,10 @@ impl Experiment {
             published: tables,
             calibrated,
             parameters,
+            lab: match files.texts.contains_key("measured.toml") {
+                true => Some(Lab::read(&source("lab.toml")?, &source("measured.toml")?)?),
+                false => None,
+            },
         };
         experiment.check(&main)?;
         experiment.check_tables(&published, &experiment.published)?;
@@ -230,15 +237,15 @@ impl Experiment {
         if let Some(matrix) = &self.file.matrix {
             let path = ["matrix".to_owned()];
             checker.metric(&path, &matrix.metric)?;
-            let known = || SYSTEMS.iter().map(|(system, _)| *system);
+            let known = || SYSTEMS.iter().map(|system| system.policy);
             for name in matrix.without.keys() {
                 if !known().any(|system| system == name) {
                     return Err(checker.error(&path, "without", unknown("system", name, known())));
                 }
             }
             let systems =
-                SYSTEMS.iter().filter(|(system, _)| !matrix.without.contains_key(*system));
-            let policies = systems.flat_map(|(system, base)| [*system, *base]);
+                SYSTEMS.iter().filter(|system| !matrix.without.contains_key(system.policy));
+            let policies = systems.flat_map(|system| [system.policy, system.base]);
             for policy in std::iter::once(matrix.baseline.as_str()).chain(policies) {
                 let variant = matrix.variant_of(policy);
                 checker.variant(&path, "variant", &variant)?;
@@ -529,11 +536,11 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
 }
 
-fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("unknown {what} `{name}`{}", did_you_mean(name, known))
 }
 
-fn error(source: &Source, path: &[&str], message: String) -> Diagnostic {
+pub(crate) fn error(source: &Source, path: &[&str], message: String) -> Diagnostic {
     let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
     source.error(locate(source, &path), message)
 }

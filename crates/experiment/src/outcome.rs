@@ -10,6 +10,7 @@ use crate::SYSTEMS;
 use crate::claim::{Measured, Published, judge};
 use crate::experiment::{Experiment, Point, value_at};
 use crate::file::{Better, Known, X};
+use crate::lab::LabOutcome;
 use crate::measure::Spread;
 use crate::run::VariantRuns;
 
@@ -79,6 +80,8 @@ pub struct Outcome {
     pub claims: Vec<ClaimOutcome>,
     /// The five systems on this experiment.
     pub matrix: Option<MatrixOutcome>,
+    /// Scaled down, in real hosts.
+    pub lab: Option<LabOutcome>,
 }
 
 /// A metric.
@@ -223,24 +226,33 @@ pub struct MatrixOutcome {
     /// What the systems are compared with.
     pub baseline: Cell,
     /// One per system.
-    pub systems: Vec<Cell>,
+    pub systems: Vec<SystemOutcome>,
 }
 
 /// One system on one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemOutcome {
+    /// Whether it was published with this experiment.
+    pub own: bool,
+    /// Why it has no meaning here; then nothing was measured.
+    pub without: Option<String>,
+    /// The system.
+    pub system: Cell,
+    /// What it extends, alone.
+    pub base: Cell,
+    /// How many times as good as what it extends; more is better.
+    pub effect: Option<f64>,
+}
+
+/// One policy on one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The policy.
     pub policy: String,
-    /// Why it has no meaning here; then nothing else is there.
-    pub without: Option<String>,
     /// What was measured.
     pub value: Option<Spread>,
     /// How many times as good as the baseline; more is better.
     pub gain: Option<f64>,
-    /// What the system extends.
-    pub base: String,
-    /// How many times as good as the baseline that is alone.
-    pub base_gain: Option<f64>,
     /// Jain's index over the domains' share / entitlement.
     pub fairness: Option<Spread>,
     /// Switches to another vCPU, on all pCPUs.
@@ -266,7 +278,9 @@ impl Measured for Runs<'_> {
 }
 
 impl Outcome {
+    /// Of all that an experiment runs: its variants, then those of the lab.
     pub(crate) fn new(experiment: &Experiment, runs: &[VariantRuns]) -> Outcome {
+        let (runs, of_lab) = runs.split_at(experiment.variants.len());
         let file = &experiment.file;
         let unit = |name: &str| runs.iter().find_map(|runs| runs.units.get(name).cloned());
         let metrics: BTreeMap<_, _> = file
@@ -319,6 +333,7 @@ impl Outcome {
             claims: claims.collect(),
             figures: figures(experiment, &measured),
             matrix: matrix(experiment, &measured),
+            lab: experiment.lab.as_ref().map(|lab| lab.outcome(of_lab)),
             metrics,
             variants,
         }
@@ -382,36 +397,44 @@ fn figures(experiment: &Experiment, measured: &Runs<'_>) -> Vec<FigureOutcome> {
 fn matrix(experiment: &Experiment, measured: &Runs<'_>) -> Option<MatrixOutcome> {
     let matrix = experiment.file.matrix.as_ref()?;
     let value_of = |policy: &str| measured.figure(&matrix.metric, &matrix.variant_of(policy), 0);
-    let baseline = value_of(&matrix.baseline);
-    let gain = |value: Option<Spread>| {
-        let gain = value.zip(baseline).map(|(value, baseline)| match matrix.better {
-            Better::Lower => baseline.median / value.median,
-            Better::Higher => value.median / baseline.median,
+    let better = |value: Option<Spread>, than: Option<Spread>| {
+        let times = value.zip(than).map(|(value, than)| match matrix.better {
+            Better::Lower => than.median / value.median,
+            Better::Higher => value.median / than.median,
         });
-        gain.filter(|gain| gain.is_finite())
+        times.filter(|times| times.is_finite())
     };
-    let cell = |policy: &str, base: &str| {
-        let without = matrix.without.get(policy).cloned();
-        let variant = experiment.variant(&matrix.variant_of(policy)).filter(|_| without.is_none());
+    let baseline = value_of(&matrix.baseline);
+    let cell = |policy: &str, meant: bool| {
+        let variant = experiment.variant(&matrix.variant_of(policy)).filter(|_| meant);
         let variant = variant.map(|index| &measured.variants[index]);
         let value = variant.and_then(|_| value_of(policy));
         Cell {
             policy: policy.to_owned(),
-            without,
             value,
-            gain: gain(value),
-            base: base.to_owned(),
-            base_gain: variant.and_then(|_| gain(value_of(base))),
+            gain: better(value, baseline),
             fairness: variant.map(|variant| variant.fairness),
             switches_per_s: variant.map(|variant| variant.switches_per_s),
         }
     };
+    let systems = SYSTEMS.iter().map(|known| {
+        let without = matrix.without.get(known.policy).cloned();
+        let meant = without.is_none();
+        let (system, base) = (cell(known.policy, meant), cell(known.base, meant));
+        SystemOutcome {
+            own: known.experiment == experiment.name,
+            without,
+            effect: better(system.value, base.value),
+            system,
+            base,
+        }
+    });
     let metric = &measured.units[&matrix.metric];
     Some(MatrixOutcome {
         label: metric.label.clone(),
         unit: metric.unit.clone(),
         better: matrix.better,
-        baseline: cell(&matrix.baseline, &matrix.baseline),
-        systems: SYSTEMS.iter().map(|(system, base)| cell(system, base)).collect(),
+        baseline: cell(&matrix.baseline, true),
+        systems: systems.collect(),
     })
 }

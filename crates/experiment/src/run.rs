@@ -35,7 +35,16 @@ struct Sample {
 impl Experiment {
     /// What running it with so many seeds costs, in events, about.
     pub fn work(&self, seeds: u64) -> u64 {
-        self.variants.iter().map(Variant::work).sum::<u64>().saturating_mul(seeds)
+        self.runs().map(|(_, variant)| variant.work()).sum::<u64>().saturating_mul(seeds)
+    }
+
+    /// Everything that is run, and what is measured of it.
+    fn runs(&self) -> impl Iterator<Item = (&BTreeMap<String, Metric>, &Variant)> + Clone {
+        let own = self.variants.iter().map(|variant| (&self.file.metric, variant));
+        let lab = self.lab.iter();
+        own.chain(
+            lab.flat_map(|lab| lab.variants.iter().map(move |variant| (&lab.metrics, variant))),
+        )
     }
 }
 
@@ -58,13 +67,11 @@ pub fn run(
     let seeds = FIRST_SEED..FIRST_SEED + seeds.max(1);
     let jobs: Vec<_> = experiments
         .iter()
-        .flat_map(|experiment| experiment.variants.iter().map(move |variant| (experiment, variant)))
-        .flat_map(|(experiment, variant)| {
-            seeds.clone().map(move |seed| (experiment, variant, seed))
-        })
+        .flat_map(|experiment| experiment.runs().map(move |run| (experiment.name.as_str(), run)))
+        .flat_map(|(name, run)| seeds.clone().map(move |seed| (name, run, seed)))
         .collect();
-    let samples = jobs.par_iter().with_max_len(1).map(|(experiment, variant, seed)| {
-        let sample = sample(experiment, variant, *seed)?;
+    let samples = jobs.par_iter().with_max_len(1).map(|(name, (metrics, variant), seed)| {
+        let sample = sample(name, metrics, variant, *seed)?;
         progress(variant.work());
         Ok(sample)
     });
@@ -73,14 +80,19 @@ pub fn run(
     Ok(experiments
         .iter()
         .map(|experiment| {
-            let runs: Vec<_> = of_variants.by_ref().take(experiment.variants.len()).collect();
+            let runs: Vec<_> = of_variants.by_ref().take(experiment.runs().count()).collect();
             Outcome::new(experiment, &runs)
         })
         .collect())
 }
 
-fn sample(experiment: &Experiment, variant: &Variant, seed: u64) -> Result<Sample, Diagnostic> {
-    let place = || format!("experiments/{}: {}", experiment.name, variant.name);
+fn sample(
+    experiment: &str,
+    metrics: &BTreeMap<String, Metric>,
+    variant: &Variant,
+    seed: u64,
+) -> Result<Sample, Diagnostic> {
+    let place = || format!("experiments/{experiment}: {}", variant.name);
     let mut simulation = Simulation::new(&variant.setup, &variant.policy, seed)
         .map_err(|error| Diagnostic::of_file(place(), error.to_string()))?;
     let here = |metric: &Metric| {
@@ -88,9 +100,9 @@ fn sample(experiment: &Experiment, variant: &Variant, seed: u64) -> Result<Sampl
         let mut domains = variant.setup.domains.iter();
         metric.host.is_some() || domains.any(|domain| matches(pattern, &domain.name))
     };
-    let metrics = || experiment.file.metric.iter().filter(|(_, metric)| here(metric));
+    let here_measured = || metrics.iter().filter(|(_, metric)| here(metric));
     let mut stops: Vec<_> =
-        metrics().flat_map(|(_, metric)| metric.stops(variant.length.0)).collect();
+        here_measured().flat_map(|(_, metric)| metric.stops(variant.length.0)).collect();
     stops.push(variant.length.0);
     stops.sort_unstable();
     stops.dedup();
@@ -103,7 +115,7 @@ fn sample(experiment: &Experiment, variant: &Variant, seed: u64) -> Result<Sampl
         .collect();
     // There is one at least: that of the end.
     let end = &snapshots[snapshots.len() - 1];
-    let measured = metrics().filter_map(|(name, metric)| {
+    let measured = here_measured().filter_map(|(name, metric)| {
         Some((name.clone(), (metric.evaluate(&snapshots), metric.unit(end)?)))
     });
     Ok(Sample {

@@ -142,3 +142,33 @@ fn fitted_parameters_are_what_they_are_said_to_be() {
     shows(&with("domain.gest.weight", "256", "shares").unwrap_err(), &["did you mean `guest`?"]);
     shows(&with("domain.guest.weight", "256", "share").unwrap_err(), &["did you mean `shares`?"]);
 }
+
+#[test]
+fn what_real_hosts_gave_is_of_known_things() {
+    let lab = SCENARIO.to_owned() + "[[policy]]\npolicy = \"credit\"\n";
+    let read = |machine: &str, policy: &str, domain: &str| {
+        let measured = format!(
+            "[[machine]]\nname = \"Xen\"\nof = \"4\"\ndate = \"today\"\n[[measured]]\nmachine = \"{machine}\"\n\
+             policy = \"{policy}\"\ndomain = \"{domain}\"\nshare_percent = 1\nworst_wait_ms = 2\n"
+        );
+        let texts = [
+            ("experiment.toml", EXPERIMENT),
+            ("published.toml", ""),
+            ("calibration.toml", ""),
+            ("one.toml", SCENARIO),
+            ("lab.toml", &lab),
+            ("measured.toml", &measured),
+        ];
+        let files = Files { name: "made-up", texts: texts.into() };
+        Experiment::read(&files).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("Xen", "credit@xen-4.20", "guest"), Ok(()));
+    for (machine, policy, domain, words) in [
+        ("Zen", "credit@xen-4.20", "guest", "unknown machine `Zen`, did you mean `Xen`?"),
+        ("Xen", "credit2", "guest", "unknown policy `credit2`"),
+        ("Xen", "credit@xen-4.20", "gest", "unknown domain `gest`, did you mean `guest`?"),
+    ] {
+        let message = read(machine, policy, domain).expect_err(words);
+        assert!(message.contains(words) && message.contains("measured.toml"), "{message}");
+    }
+}

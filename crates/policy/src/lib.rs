@@ -575,10 +575,35 @@ mod tests {
             assert_eq!(published.unwrap().parameters(), spelled.unwrap().parameters());
         }
         let error = |name: &str| Policy::named(name).unwrap_err();
-        assert!(matches!(error("credit+reset-boost"), PolicyError::Unsuited { .. }));
         assert!(matches!(error("credit2+boost"), PolicyError::UnknownGovernor { .. }));
         let mut plain = Policy::named("credit2").unwrap();
         let absent = plain.set("reset-boost.interval_ns", "5000000");
         assert!(matches!(absent, Err(PolicyError::Absent { .. })));
+    }
+
+    #[test]
+    fn governors_refuse_the_other_disciplines_with_a_reason() {
+        // What each suits, and a word of why not the others.
+        let suits: [(&str, &[&str], &str); 5] = [
+            ("reset-boost", &["credit2"], "resets"),
+            ("load-weight", &["sedf", "credit", "credit2", "fair"], ""),
+            ("app-slice", &["credit", "credit2", "fair"], "reservation"),
+            ("boost-credit", &["credit"], "BOOST"),
+            ("cosched", &["credit", "fair"], "borrowed"),
+        ];
+        assert!(governors().iter().map(|governor| governor.name).eq(suits.map(|(name, ..)| name)));
+        for (governor, suited, why) in suits {
+            for discipline in disciplines() {
+                let name = format!("{}+{governor}", discipline.name);
+                match Policy::named(&name) {
+                    Ok(_) => assert!(suited.contains(&discipline.name), "{name}"),
+                    Err(error) => {
+                        assert!(!suited.contains(&discipline.name), "{error}");
+                        assert!(matches!(error, PolicyError::Unsuited { .. }), "{error}");
+                        assert!(error.to_string().contains(why), "{error}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -158,6 +158,21 @@ fn other_disciplines_shorten_their_own_slice() {
     }
 }
 
+#[test]
+fn a_boost_and_a_short_slice_go_together() {
+    let mut host = Host::new("credit2+reset-boost+app-slice", &[], &[256, 256]);
+    for _ in 0..5 {
+        host.sample(&[second(50, 100), second(50, 0)]);
+    }
+    assert!(host.reset(0, 1));
+    assert_eq!((host.weights(), slices(&host)), (vec![256, 512], vec![4 * MS, 0]));
+    // The boost goes on while the slice returns.
+    for _ in 0..5 {
+        host.sample(&[second(50, 0), second(50, 0)]);
+    }
+    assert_eq!((host.weights(), slices(&host)), (vec![256, 512], vec![0, 0]));
+}
+
 /// A second of a heterogeneous domain, so many waits of which were late.
 fn with_waits(waits: u64, late_waits: u64) -> Sample {
     Sample { waits, late_waits, ..second(100, 100) }

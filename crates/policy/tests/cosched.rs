@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use steelyard_policy::ffi::*;
-use steelyard_policy::{Policy, PolicyError, Settings, fact, gang, request, verdict};
+use steelyard_policy::{Policy, Settings, fact, gang, request, verdict};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -265,18 +265,6 @@ fn who_has_borrowed_too_much_is_not_summoned() {
     host.slice(RIVAL, 1);
     host.run(RIVAL, 1, MS);
     assert!(host.rank(1, KERNEL, MS) > 0);
-}
-
-#[test]
-fn who_would_not_be_paid_back_is_refused_with_a_reason() {
-    for unsuited in ["sedf+cosched", "credit2+cosched"] {
-        let error = Policy::named(unsuited).unwrap_err();
-        assert!(matches!(error, PolicyError::Unsuited { .. }));
-        assert!(error.to_string().contains("borrowed"), "{error}");
-    }
-    for suits in ["credit+cosched", "fair+cosched"] {
-        Policy::named(suits).unwrap();
-    }
 }
 
 // ---- The answers of `fair` itself ----

@@ -38,7 +38,7 @@ pub fn write_all(
     write_files(directory, &files, interrupted)
 }
 
-/// Writes `results.json`, `report.html`, `matrix.svg` and `tables.md` of experiments, as
+/// Writes `results.json`, `matrix.svg`, `tables.md` and `report.html` of experiments, as
 /// [`write_all`] does those of a comparison.
 ///
 /// # Errors
@@ -50,11 +50,21 @@ pub fn write_reproduction(
 ) -> Result<Vec<PathBuf>, WriteError> {
     let files: [(&str, WriteFile); 4] = [
         ("results.json", &|writer| reproduction::write_json(reproduction, writer)),
-        ("report.html", &|writer| reproduction::write_html(reproduction, writer)),
         ("matrix.svg", &|writer| reproduction::write_matrix(reproduction, writer)),
         ("tables.md", &|writer| reproduction::write_markdown(reproduction, writer)),
+        ("report.html", &|writer| reproduction::write_html(reproduction, writer)),
     ];
     write_files(directory, &files, interrupted)
+}
+
+/// Whether files can be written into a directory, or it can be made, as far as it can be seen
+/// without leaving anything there.
+///
+/// # Errors
+/// [`WriteError`], of the directory.
+pub fn check_directory(directory: &Path) -> Result<(), WriteError> {
+    let there = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(there).map_err(|error| WriteError::at(directory, error)).map(drop)
 }
 
 fn write_files(

@@ -33,7 +33,15 @@ fn states_are_told_apart() {
         let longest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
         assert!(width < 80 || longest <= width.max(100), "{longest} in\n{text}");
         if width == 200 {
-            for piece in ["does not hold (known)", "holds (not expected)", "weights | work"] {
+            for piece in [
+                "does not hold (known)",
+                "holds (not expected)",
+                "weights | work",
+                "Xen of nowhere",
+                "43.2 %",
+                "31.4 ms",
+                "does not run it",
+            ] {
                 assert!(text.contains(piece), "`{piece}` is missing in\n{text}");
             }
         }

@@ -66,33 +66,52 @@ fn load_weight_costs_nobody_anything_on_an_idle_host() {
     }
 }
 
-/// One pCPU with two guests: the first computes and answers pings, the second only computes.
-#[test]
-fn app_slice_shortens_the_slice_of_who_computes_and_answers() {
+/// Two guests: the first computes and answers pings, the second only computes.
+fn both_and_computes() -> Vec<Domain> {
     let both = Domain::new("both", 1)
         .with_task(1, Busy::default())
         .with_task(1, Ping { interval: Nanoseconds(10 * MS), ..Ping::default() });
-    let setup = one_pcpu(vec![both, Domain::new("computes", 1).with_task(1, Busy::default())]);
-    // How many of each one's runs are whole slices of this length; who is chosen again has several.
-    let whole = |policy: &Policy, slice_ns: u64| {
-        let mut simulation = common::simulation(&setup, policy, 1);
-        simulation.trace(10 * S, 20 * S);
-        simulation.run_until(20 * S);
-        let trace = simulation.take_trace();
-        [0, 1].map(|domain| {
-            let runs = trace.segments.iter().filter(|s| s.domain == domain && s.pcpu.is_some());
-            let lengths: Vec<_> = runs.map(|segment| segment.end_ns - segment.start_ns).collect();
-            let whole = lengths.iter().filter(|&length_ns| length_ns % slice_ns == 0).count();
-            whole * 10 > lengths.len() * 9
-        })
-    };
-    assert_eq!(whole(&policy("credit@xen-4.2"), 30 * MS), [true, true]);
-    assert_eq!(whole(&policy("app-slice"), 12 * MS), [true, false]);
-    assert_eq!(whole(&policy("app-slice"), 30 * MS), [false, true]);
+    vec![both, Domain::new("computes", 1).with_task(1, Busy::default())]
+}
+
+/// Whether the runs of each of two guests are whole slices of this length, nine of ten at least; who
+/// is chosen again has several in one run.
+fn whole_slices(setup: &Setup, policy: &Policy, slice_ns: u64) -> [bool; 2] {
+    let mut simulation = common::simulation(setup, policy, 1);
+    simulation.trace(20 * S, 30 * S);
+    simulation.run_until(30 * S);
+    let trace = simulation.take_trace();
+    [0, 1].map(|domain| {
+        let runs = trace.segments.iter().filter(|s| s.domain == domain && s.pcpu.is_some());
+        let lengths: Vec<_> = runs.map(|segment| segment.end_ns - segment.start_ns).collect();
+        let whole = lengths.iter().filter(|&length_ns| length_ns % slice_ns == 0).count();
+        whole * 10 > lengths.len() * 9
+    })
+}
+
+#[test]
+fn app_slice_shortens_the_slice_of_who_computes_and_answers() {
+    let setup = one_pcpu(both_and_computes());
+    assert_eq!(whole_slices(&setup, &policy("credit@xen-4.2"), 30 * MS), [true, true]);
+    assert_eq!(whole_slices(&setup, &policy("app-slice"), 12 * MS), [true, false]);
+    assert_eq!(whole_slices(&setup, &policy("app-slice"), 30 * MS), [false, true]);
     // Both get what they did.
     let shares = |policy: &Policy| shares(&run(&setup, policy, 1, 60 * S));
     let (plain, governed) = (shares(&policy("credit@xen-4.2")), shares(&policy("app-slice")));
     assert!((plain[0] - governed[0]).abs() < 3.0, "{plain:?} {governed:?}");
+}
+
+/// Waits of a host are what a slice that is found follows: it stays the discipline's where none is
+/// late, and becomes the shortest where that is of no avail, beside one that runs for 30 ms at a time.
+#[test]
+fn app_slice_finds_a_slice_by_the_waits_of_a_host() {
+    let setup = one_pcpu(both_and_computes());
+    let found = |late_ns: &str| {
+        with("app-slice", &[("app-slice.slice", "found"), ("app-slice.late_ns", late_ns)])
+    };
+    assert_eq!(whole_slices(&setup, &found("100000000"), 30 * MS), [true, true]);
+    assert_eq!(whole_slices(&setup, &found("1000000"), 900_000), [true, false]);
+    assert_eq!(whole_slices(&setup, &found("1000000"), 30 * MS), [false, true]);
 }
 
 /// A guest that leaves most of its part unused runs at once and for as long as it saved, beside two

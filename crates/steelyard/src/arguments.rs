@@ -132,6 +132,11 @@ impl TypedValueParser for Offering {
     }
 }
 
+/// A number that says what is wrong with 0.
+fn at_least_one() -> impl TypedValueParser<Value = NonZeroU32> {
+    clap::value_parser!(u32).range(1..).try_map(NonZeroU32::try_from)
+}
+
 /// Run inputs under several policies and show who is served best.
 ///
 /// Every policy runs once with every seed. The table has the policies side by side: share of CPU
@@ -172,7 +177,7 @@ pub struct Compare {
     )]
     pub policies: Vec<String>,
     /// Number of seeds to run each policy with, instead of that of the input.
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one())]
     pub seeds: Option<NonZeroU32>,
     /// Change a setting; may be given several times.
     ///
@@ -221,7 +226,7 @@ pub struct Reproduce {
     #[arg(value_name = "NAME", hide_possible_values = true, value_parser = Offering(reproduce::names))]
     pub names: Vec<String>,
     /// Number of seeds to run each variant with.
-    #[arg(short, long, value_name = "N", default_value = "10")]
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub seeds: NonZeroU32,
     /// Directory for report.html and results.json, matrix.svg and tables.md.
     ///

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use steelyard_report::{Comparison, PolicySummary, Results, RunTrace, Style, table, write_all};
+use steelyard_report::{
+    Comparison, PolicySummary, Results, RunTrace, Style, check_directory, table, write_all,
+};
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, load};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::Run;
@@ -76,13 +78,12 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Whether files can be written there, as far as it can be seen beforehand.
 pub fn check_out(out: Option<&Path>) -> Result<(), Failure> {
-    match out.filter(|out| out.exists() && !out.is_dir()) {
-        Some(out) => {
-            let message = format!("`{}` is there and is no directory", out.display());
-            Err(Diagnostic::of_file("--out", message).into())
-        }
-        None => Ok(()),
+    let Some(out) = out else { return Ok(()) };
+    if out.exists() && !out.is_dir() {
+        let message = format!("`{}` is there and is no directory", out.display());
+        return Err(Diagnostic::of_file("--out", message).into());
     }
+    Ok(check_directory(out)?)
 }
 
 /// Threads to run simulations on: so many, or one per CPU.

@@ -26,38 +26,35 @@ pub fn names() -> Vec<String> {
 
 pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> {
     check_out(arguments.out.as_deref())?;
-    let everything = arguments.names.is_empty() || arguments.names.iter().any(|name| name == ALL);
-    let mut wanted: Vec<_> = match everything {
-        true => known(),
-        false => arguments.names.iter().map(String::as_str).collect(),
-    };
-    // Once is enough.
-    let mut seen = vec![];
-    wanted.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(*name);
-            true
+    let asked = arguments.names.iter().map(String::as_str).filter(|name| *name != ALL);
+    let mut experiments: Vec<Experiment> = vec![];
+    for name in asked {
+        let experiment = named(name)?;
+        // Once is enough.
+        if experiments.iter().all(|known| known.name != experiment.name) {
+            experiments.push(experiment);
         }
-    });
-    let experiments = wanted.into_iter().map(named).collect::<Result<Vec<_>, _>>()?;
+    }
+    if arguments.names.is_empty() || arguments.names.iter().any(|name| name == ALL) {
+        experiments = known().into_iter().map(named).collect::<Result<_, _>>()?;
+    }
     let seeds = u32::from(arguments.seeds).into();
 
     let pool = pool(arguments.threads)?;
     let bar = terminal::bar();
     interrupt.set_bar(&bar);
     bar.set_message("Simulating");
-    bar.set_length(experiments.iter().map(|experiment: &Experiment| experiment.work(seeds)).sum());
+    bar.set_length(experiments.iter().map(|experiment| experiment.work(seeds)).sum());
     let outcomes = pool.install(|| run_experiments(&experiments, seeds, &|work| bar.inc(work)))?;
     let reproduction = Reproduction::new(seeds, outcomes);
-    if let Some(directory) = &arguments.out {
-        terminal::set_unmeasured(&bar, "Writing");
-        let written = interrupt
-            .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?;
-        bar.finish_and_clear();
-        for path in written {
-            terminal::note(&format!("wrote {}", path.display()));
+    let written = match &arguments.out {
+        Some(directory) => {
+            terminal::set_unmeasured(&bar, "Writing");
+            interrupt
+                .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?
         }
-    }
+        None => vec![],
+    };
     bar.finish_and_clear();
 
     if arguments.json {
@@ -67,6 +64,10 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     } else {
         let style = Style { width: terminal::width(), color: true };
         terminal::print(&reproduction_table(&reproduction, style))?;
+    }
+    // Last, so that they are not far up.
+    for path in written {
+        terminal::note(&format!("wrote {}", path.display()));
     }
     match reproduction.unexpected().count() {
         0 => Ok(()),

@@ -448,8 +448,15 @@ fn unknown_experiments_are_refused() {
     for words in ["there is no experiment `boost`", "--> NAME:1:1", "`mcredit2`"] {
         assert!(message.contains(words), "{message}");
     }
+    let output = steelyard(&directory).args(["reproduce", "all", "boost"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
     let output = steelyard(&directory).args(["reproduce", "--seeds", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("0 is not in 1.."));
+    // Before anything runs.
+    let output = steelyard(&directory).args(["reproduce", "--out", "/proc/x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot write /proc/x"));
 }
 
 #[test]

@@ -5,11 +5,6 @@
 use steelyard_policy::ffi::*;
 use steelyard_policy::{Policy, request};
 
-// SAFETY: policy/discipline/credit.h defines it with this signature; it only reads the vCPU.
-unsafe extern "C" {
-    pub safe fn credit_credits(vcpu: &Vcpu) -> i64;
-}
-
 pub const BOOST: u64 = 0;
 pub const UNDER: u64 = 1;
 pub const OVER: u64 = 2;
@@ -78,7 +73,9 @@ impl Books {
     }
 
     pub fn credits(&self) -> Vec<Vec<i64>> {
-        let of = |(_, vcpus): &(_, Vec<Vcpu>)| vcpus.iter().map(|v| credit_credits(v)).collect();
+        let of = |(_, vcpus): &(_, Vec<Vcpu>)| {
+            vcpus.iter().map(|v| sy_credit(&self.p, &self.q, v)).collect()
+        };
         self.domains.iter().map(of).collect()
     }
 

@@ -3,10 +3,10 @@
 
 use std::io::{self, Write};
 
-use maud::{Markup, PreEscaped, html};
-use steelyard_experiment::{ClaimOutcome, Outcome, Reproduction, State};
+use maud::{Markup, html};
+use steelyard_experiment::{ClaimOutcome, LabOutcome, Outcome, Reproduction, State};
 
-use super::{matrix, measured, spread, state};
+use super::{LAB, STATES, hosts, matrix, measured, sign, spread, state};
 use crate::format::with_unit;
 use crate::html::Page;
 
@@ -15,19 +15,18 @@ use crate::html::Page;
 /// # Errors
 /// Those of `writer`.
 pub fn write_html(reproduction: &Reproduction, mut writer: impl Write) -> io::Result<()> {
-    let mut names: Vec<_> =
-        reproduction.experiments.iter().map(|outcome| outcome.name.as_str()).collect();
-    names.push("all systems");
-    let seeds = reproduction.seeds;
+    let mut names = vec!["all systems"];
+    names.extend(reproduction.experiments.iter().map(|outcome| outcome.name.as_str()));
     let body = html! {
-        @for (index, outcome) in reproduction.experiments.iter().enumerate() {
-            (experiment(index, outcome, seeds))
-        }
-        section .input id={ "input-" (names.len() - 1) } {
+        section .input id="input-0" {
             h2 { "Every system on every experiment" }
-            p .about { (matrix::CAPTION) }
-            div .scroll { (PreEscaped(matrix::picture(reproduction).into_string())) }
+            div .scroll { (matrix::picture(reproduction)) }
             (reasons(reproduction))
+            h3 { "How many claims hold" }
+            div .scroll { (counts(reproduction)) }
+        }
+        @for (index, outcome) in reproduction.experiments.iter().enumerate() {
+            (experiment(index, outcome, reproduction.seeds))
         }
     };
     let page = Page {
@@ -46,21 +45,11 @@ pub fn write_html(reproduction: &Reproduction, mut writer: impl Write) -> io::Re
 
 fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
     html! {
-        section .input id={ "input-" (index) } data-experiment=(index) {
+        section .input id={ "input-" (index + 1) } data-experiment=(index) {
             h2 { (outcome.name) ": " (outcome.title) }
             p .about {
                 (outcome.publication) " · " (outcome.variants.len()) " variants · " (seeds) " seed"
                 @if seeds != 1 { "s, the median (least..greatest)" }
-            }
-            div .scroll {
-                table .claims {
-                    thead {
-                        tr { @for title in ["Claim", "Published", "Measured", ""] {
-                            th scope="col" { (title) }
-                        } }
-                    }
-                    tbody { @for claim in &outcome.claims { (claim_row(claim)) } }
-                }
             }
             @for (number, figure) in outcome.figures.iter().enumerate() {
                 figure {
@@ -68,7 +57,7 @@ fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
                         h3 { (figure.title) }
                         p {
                             @if figure.sources.is_empty() { "No values were published." } @else {
-                                "Published: " (figure.sources.join("; ")) ". "
+                                "Diamonds were published: " (figure.sources.join("; ")) ". "
                                 @if figure.curves.iter().flat_map(|c| &c.points).any(|p| p.calibrated) {
                                     "What parameters were fitted on is drawn hollow."
                                 }
@@ -76,10 +65,20 @@ fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
                         }
                     }
                     div .chart id={ "figure-" (index) "-" (number) } role="img"
-                        aria-label=(figure.title) {}
+                        aria-label={ (figure.title) "; the values are below" } {}
                     (values(figure))
                 }
             }
+            h3 { "Claims" }
+            table .claims {
+                thead {
+                    tr { @for title in ["", "Claim", "Published", "Measured"] {
+                        th scope="col" { (title) }
+                    } }
+                }
+                @for claim in &outcome.claims { (claim_rows(claim)) }
+            }
+            @if let Some(lab) = &outcome.lab { (real_hosts(lab)) }
             (list("Switches in use", &outcome.switches))
             (list("What the publication left open", &outcome.open))
             @if let Some(tolerances) = &outcome.tolerances {
@@ -89,24 +88,68 @@ fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
     }
 }
 
-fn claim_row(claim: &ClaimOutcome) -> Markup {
-    let class = match claim.state {
+fn class(state: State) -> &'static str {
+    match state {
         State::Holds => "holds",
         State::Fails | State::Known => "fails",
         State::Turned => "turned",
-    };
+    }
+}
+
+fn claim_rows(claim: &ClaimOutcome) -> Markup {
     html! {
-        tr {
-            th scope="row" {
-                (claim.says) span { " " (claim.source) }
-                @if let Some(known) = &claim.known {
-                    small { "Known not to hold: " (known.because) }
-                    @if let Some(switches) = &known.turned_by { small { "Turned by: " (switches) } }
+        tbody {
+            tr {
+                td .state .(class(claim.state)) { (sign(claim.state)) " " (state(claim.state)) }
+                th scope="row" { (claim.says) span { " " (claim.source) } }
+                td { (claim.expected) }
+                td { @for line in measured(&claim.measured) { div { (line) } } }
+            }
+            @if let Some(known) = &claim.known {
+                tr .known {
+                    td {}
+                    td colspan="3" {
+                        "Because: " (known.because)
+                        @if let Some(switches) = &known.turned_by { br; "Turned by: " (switches) }
+                    }
                 }
             }
-            td { (claim.expected) }
-            td { @for line in measured(&claim.measured) { div { (line) } } }
-            td .state .(class) { (state(claim.state)) }
+        }
+    }
+}
+
+fn real_hosts(lab: &LabOutcome) -> Markup {
+    let (header, rows) = super::lab(lab);
+    html! {
+        h3 { (LAB) }
+        p .about { (hosts(lab)) }
+        div .scroll {
+            table {
+                thead { tr { @for title in &header { th scope="col" { (title) } } } }
+                tbody { @for row in &rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
+/// How many claims of each experiment are in which state.
+fn counts(reproduction: &Reproduction) -> Markup {
+    html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "Experiment" }
+                    @for of in STATES { th scope="col" { (sign(of)) " " (state(of)) } }
+                }
+            }
+            tbody {
+                @for outcome in &reproduction.experiments {
+                    tr {
+                        th scope="row" { (outcome.name) }
+                        @for count in super::counts(outcome) { td { (count) } }
+                    }
+                }
+            }
         }
     }
 }
@@ -170,10 +213,11 @@ fn list(title: &str, items: &[String]) -> Markup {
 fn reasons(reproduction: &Reproduction) -> Markup {
     let columns = matrix::columns(reproduction);
     let reasons: Vec<_> = columns
+        .iter()
         .flat_map(|(outcome, matrix)| {
-            matrix.systems.iter().filter_map(|cell| {
-                let reason = cell.without.as_ref()?;
-                Some(format!("{} on {}: {reason}", cell.policy, outcome.name))
+            matrix.systems.iter().filter_map(|on| {
+                let reason = on.without.as_ref()?;
+                Some(format!("{} on {}: {reason}", on.system.policy, outcome.name))
             })
         })
         .collect();

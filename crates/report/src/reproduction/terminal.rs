@@ -1,106 +1,138 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tables in the terminal: a claim per row, and the matrix.
+//! What the terminal shows: every claim, the matrix, and how many claims hold.
 
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use steelyard_experiment::{ClaimOutcome, Outcome, Reproduction, State};
 
-use super::{matrix, measured, spread, state};
-use crate::terminal::Style;
+use super::matrix::{self, Verdict};
+use super::{LAB, STATES, counts, hosts, measured, sign, state};
+use crate::format::lines;
+use crate::terminal::{Style, paint};
 
-/// Every experiment's claims, then the five systems on all of them.
+/// Width of the words before what was published, measured and so on.
+const LABEL_WIDTH: usize = 14;
+
+/// Every experiment's claims, the five systems on all of them, and how many claims hold.
 pub fn table(reproduction: &Reproduction, style: Style) -> String {
     let mut out = String::new();
     for outcome in &reproduction.experiments {
         experiment(&mut out, outcome, reproduction.seeds, style);
     }
     matrix_table(&mut out, reproduction, style);
+    summary(&mut out, reproduction, style);
     out
 }
 
 // Results of writing are not looked at here: writing to a String cannot fail.
 fn experiment(out: &mut String, outcome: &Outcome, seeds: u64, style: Style) {
-    let paint = |text: &str, code: &str| {
-        if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    let seeds = match seeds {
+        1 => "1 seed".to_owned(),
+        _ => format!("{seeds} seeds: the median (least..greatest)"),
     };
-    let _ = writeln!(out, "{}  {}", paint(&outcome.name, "1"), outcome.title);
-    let _ = writeln!(out, "{}", paint(&outcome.publication, "2"));
-    let _ = writeln!(
-        out,
-        "{} variants, {seeds} seed{}: the median (least..greatest)",
-        outcome.variants.len(),
-        if seeds == 1 { "" } else { "s" }
-    );
-    let mut table = new_table(style);
-    table.set_header(["claim", "published", "measured", ""].map(bold));
-    for claim in &outcome.claims {
-        table.add_row(row(claim));
+    let _ = writeln!(out, "{}  {}", paint(style, &outcome.name, "1"), outcome.title);
+    for line in lines(&outcome.publication, style.width) {
+        let _ = writeln!(out, "{}", paint(style, &line, "2"));
     }
-    let _ = writeln!(out, "{table}");
+    let _ = writeln!(out, "{} variants, {seeds}\n", outcome.variants.len());
+    for claim in &outcome.claims {
+        self::claim(out, claim, style);
+    }
+    if let Some(lab) = &outcome.lab {
+        let (header, rows) = super::lab(lab);
+        let mut table = new_table(style);
+        table.set_header(header.iter().map(|title| bold(title)));
+        table.add_rows(rows);
+        let _ = writeln!(out, "{}\n{}\n{table}\n", paint(style, LAB, "1"), hosts(lab));
+    }
     for switch in &outcome.switches {
-        let _ = writeln!(out, "{}", paint(&format!("Switch: {switch}"), "2"));
+        labelled(out, "switch", switch, style);
     }
     out.push('\n');
 }
 
-fn row(claim: &ClaimOutcome) -> [Cell; 4] {
-    let mut says = format!("{} ({})", claim.says, claim.source);
+fn claim(out: &mut String, claim: &ClaimOutcome, style: Style) {
+    let color = match claim.state {
+        State::Holds => "32",
+        State::Fails | State::Known => "31",
+        State::Turned => "33",
+    };
+    let says = format!("{} ({})", claim.says, claim.source);
+    for (index, line) in lines(&says, style.width.saturating_sub(2)).iter().enumerate() {
+        let mark = if index == 0 { paint(style, sign(claim.state), color) } else { " ".to_owned() };
+        let _ = writeln!(out, "{mark} {}", paint(style, line, "1"));
+    }
+    let _ = writeln!(out, "  {}", paint(style, state(claim.state), color));
+    labelled(out, "published", &claim.expected, style);
+    for (index, line) in measured(&claim.measured).enumerate() {
+        labelled(out, if index == 0 { "measured" } else { "" }, &line, style);
+    }
     if let Some(known) = &claim.known {
-        let _ = write!(says, "\nKnown not to hold: {}", known.because);
+        labelled(out, "because", &known.because, style);
         if let Some(switches) = &known.turned_by {
-            let _ = write!(says, "\nTurned by: {switches}");
+            labelled(out, "turned by", switches, style);
         }
     }
-    let color = match claim.state {
-        State::Holds => Color::DarkGreen,
-        State::Fails | State::Known => Color::DarkRed,
-        State::Turned => Color::DarkYellow,
-    };
-    [
-        Cell::new(says),
-        Cell::new(&claim.expected),
-        Cell::new(measured(&claim.measured).collect::<Vec<_>>().join("\n")),
-        Cell::new(state(claim.state)).fg(color),
-    ]
+    out.push('\n');
+}
+
+/// A text beside its label, in the lines that it takes.
+fn labelled(out: &mut String, label: &str, text: &str, style: Style) {
+    let mut label = label;
+    for line in lines(text, style.width.saturating_sub(LABEL_WIDTH)) {
+        let shown = paint(style, &format!("  {label:<width$}", width = LABEL_WIDTH - 2), "2");
+        let _ = writeln!(out, "{shown}{line}");
+        label = "";
+    }
+}
+
+/// How many claims are in which state.
+fn summary(out: &mut String, reproduction: &Reproduction, style: Style) {
+    let mut table = new_table(style);
+    table.set_header(["claims"].into_iter().chain(STATES.map(state)).map(bold));
+    for outcome in &reproduction.experiments {
+        let counts = counts(outcome).map(Cell::new);
+        table.add_row(std::iter::once(Cell::new(&outcome.name)).chain(counts));
+    }
+    let _ = writeln!(out, "\n{table}");
 }
 
 fn matrix_table(out: &mut String, reproduction: &Reproduction, style: Style) {
-    let columns: Vec<_> = matrix::columns(reproduction).collect();
+    let columns = matrix::columns(reproduction);
     let Some((_, first)) = columns.first() else { return };
     let mut table = new_table(style);
-    let header = columns.iter().map(|(outcome, matrix)| {
-        bold(&format!("{}\n{}\nagainst {}", outcome.name, matrix.label, matrix.baseline.policy))
-    });
+    let header = columns
+        .iter()
+        .map(|(outcome, matrix)| bold(&format!("{}\n{}", outcome.name, matrix.label)));
     table.set_header(std::iter::once(bold("")).chain(header));
     for (index, system) in first.systems.iter().enumerate() {
         let cells = columns.iter().map(|(_, matrix)| {
-            let cell = &matrix.systems[index];
-            let text = match &cell.without {
-                Some(reason) => format!("none: {reason}"),
-                None => {
-                    format!(
-                        "{}\n{}\n{}",
-                        matrix::gain(cell),
-                        matrix::base(cell),
-                        matrix::cost(cell)
-                    )
-                }
-            };
-            match cell.gain {
-                Some(gain) if gain > matrix::EVEN => Cell::new(text).fg(Color::DarkGreen),
-                Some(gain) if gain < 1.0 / matrix::EVEN => Cell::new(text).fg(Color::DarkRed),
-                _ => Cell::new(text),
+            let on = &matrix.systems[index];
+            let mut text = vec![matrix::effect(on)];
+            text.extend(matrix::details(on));
+            let cell = Cell::new(text.join("\n"));
+            match Verdict::of(on) {
+                Verdict::Better => cell.fg(Color::DarkGreen),
+                Verdict::Worse => cell.fg(Color::DarkRed),
+                _ => cell,
             }
         });
-        table.add_row(std::iter::once(bold(&system.policy)).chain(cells));
+        let name = bold(&format!("{}\non {}", system.system.policy, system.base.policy));
+        table.add_row(std::iter::once(name).chain(cells));
     }
     let baselines = columns.iter().map(|(_, matrix)| {
-        let cell = &matrix.baseline;
-        Cell::new(format!("{}\n{}", spread(cell.value, &matrix.unit), matrix::cost(cell)))
+        Cell::new(format!("{}\n{}", matrix.baseline.policy, matrix::baseline(matrix).join("\n")))
     });
     table.add_row(std::iter::once(bold("baseline")).chain(baselines));
-    let _ = writeln!(out, "{}\n{table}", matrix::CAPTION);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    let _ = writeln!(out, "{}", paint(style, matrix::TITLE, "1"));
+    for line in matrix::READING.iter().flat_map(|line| lines(line, style.width)) {
+        let _ = writeln!(out, "{}", paint(style, &line, "2"));
+    }
+    let _ = writeln!(out, "{table}");
 }
 
 fn bold(text: &str) -> Cell {

@@ -241,6 +241,8 @@ pub fn reproduction() -> Reproduction {
         ("published.toml", include_str!("published.toml")),
         ("calibration.toml", include_str!("calibration.toml")),
         ("one.toml", include_str!("one.toml")),
+        ("lab.toml", include_str!("lab.toml")),
+        ("measured.toml", include_str!("measured.toml")),
     ];
     let experiment = Experiment::read(&Files { name: "made-up", texts: texts.into() }).unwrap();
     Reproduction::new(3, steelyard_experiment::run(&[experiment], 3, &|_| {}).unwrap())

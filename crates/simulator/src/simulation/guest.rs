@@ -87,32 +87,39 @@ pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, threads: &[Thre
     now_ns.saturating_add(vcpu.debt_ns).saturating_add(left_ns)
 }
 
+impl Vcpu {
+    /// It had a pCPU for so long, and this thread was on it.
+    #[inline(always)]
+    fn ran(&mut self, thread: &mut Thread, elapsed_ns: u64) {
+        // What is owed to the machinery comes first.
+        let mut ran_ns = elapsed_ns;
+        if self.debt_ns > 0 {
+            let paid_ns = self.debt_ns.min(elapsed_ns);
+            self.debt_ns -= paid_ns;
+            self.times.overhead_ns += paid_ns;
+            ran_ns -= paid_ns;
+        }
+        self.guest_left_ns = self.guest_left_ns.saturating_sub(ran_ns);
+        thread.vruntime_ns += ran_ns;
+        thread.left_ns = thread.left_ns.saturating_sub(ran_ns);
+        if thread.spins {
+            self.times.spun_ns += ran_ns;
+        }
+    }
+}
+
 impl Simulation {
     /// Works out what the guest on this pCPU did up to now.
     #[inline(always)]
     pub(super) fn progress(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
-        let elapsed_ns = self.now_ns - entry.progress_ns;
-        entry.progress_ns = self.now_ns;
+        let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
         if entry.current == NONE || elapsed_ns == 0 {
             return;
         }
         let vcpu = &mut self.vcpus[entry.current as usize];
-        // What is owed to the machinery comes first.
-        let mut ran_ns = elapsed_ns;
-        if vcpu.debt_ns > 0 {
-            let paid_ns = vcpu.debt_ns.min(elapsed_ns);
-            vcpu.debt_ns -= paid_ns;
-            vcpu.times.overhead_ns += paid_ns;
-            ran_ns -= paid_ns;
-        }
-        vcpu.guest_left_ns = vcpu.guest_left_ns.saturating_sub(ran_ns);
         let thread = &mut self.threads[vcpu.thread as usize];
-        thread.vruntime_ns += ran_ns;
-        thread.left_ns = thread.left_ns.saturating_sub(ran_ns);
-        if thread.spins {
-            vcpu.times.spun_ns += ran_ns;
-        }
+        vcpu.ran(thread, elapsed_ns);
     }
 
     /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
@@ -128,20 +135,25 @@ impl Simulation {
 
     /// The time has come for which [`Simulation::arm`] set the timer.
     pub(super) fn pcpu_event(&mut self, pcpu: u32) {
-        self.progress(pcpu);
-        let entry = &self.pcpus[pcpu as usize];
+        // As [`Simulation::progress`] does, and then on with the same vCPU and thread.
+        let entry = &mut self.pcpus[pcpu as usize];
+        let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
         let current = entry.current;
-        if entry.slice_end_ns <= self.now_ns {
+        let slice_ends = entry.slice_end_ns <= self.now_ns;
+        let vcpu = &mut self.vcpus[current as usize];
+        let thread = &mut self.threads[vcpu.thread as usize];
+        vcpu.ran(thread, elapsed_ns);
+        let (pays, turn_ends) = (vcpu.debt_ns > 0, vcpu.guest_left_ns == 0);
+        let (computes, spins) = (thread.left_ns > 0, thread.spins);
+        if slice_ends {
             self.interrupt(pcpu);
         }
-        let vcpu = &self.vcpus[current as usize];
-        if vcpu.debt_ns == 0 {
-            let thread = &self.threads[vcpu.thread as usize];
-            if thread.left_ns > 0 {
-                if vcpu.guest_left_ns == 0 {
+        if !pays {
+            if computes {
+                if turn_ends {
                     self.rotate(current, 0);
                 }
-            } else if thread.spins {
+            } else if spins {
                 self.pause_loop_exit(pcpu);
             } else {
                 self.advance(pcpu, current);
@@ -193,13 +205,13 @@ impl Simulation {
                 now_ns: self.now_ns,
                 ready_ns: std::mem::replace(&mut entry.ready_ns, u64::MAX).min(self.now_ns),
                 random: &mut entry.random,
-                received: entry.received.take(),
+                received: &mut entry.received,
             };
             let sleeps = match task.program.next(entry.index, &mut guest) {
                 Step::Compute(ns) => {
                     entry.left_ns = ns;
                     entry.kernel = false;
-                    if !entry.in_kernel() && self.vcpus[vcpu as usize].guest_resched {
+                    if entry.resched && !entry.in_kernel() {
                         self.rotate(vcpu, 0);
                     } else if ns > 0 {
                         return;
@@ -336,11 +348,11 @@ impl Simulation {
         let guest = &mut self.domains[entry.domain as usize].guest;
         guest.least_ns = guest.least_ns.max(entry.vruntime_ns);
         entry.status = ThreadStatus::Current;
+        entry.resched = false;
         entry.vcpu = vcpu;
         let target = &mut self.vcpus[vcpu as usize];
         target.thread = thread;
         target.guest_left_ns = guest.slice_ns;
-        target.guest_resched = false;
     }
 
     /// The ready thread that comes next replaces the one on the vCPU if it had less CPU time, by
@@ -348,18 +360,19 @@ impl Simulation {
     fn rotate(&mut self, vcpu: u32, margin_ns: u64) {
         let target = &mut self.vcpus[vcpu as usize];
         let (domain, current) = (target.domain, target.thread);
-        target.guest_resched = false;
+        self.threads[current as usize].resched = false;
         if target.guest_left_ns == 0 {
             target.guest_left_ns = self.domains[domain as usize].guest.slice_ns;
         }
         let Some(next) = self.first_ready(domain, vcpu) else { return };
         let current_ns = self.threads[current as usize].vruntime_ns;
         if self.threads[next as usize].vruntime_ns.saturating_add(margin_ns) < current_ns {
-            if self.threads[current as usize].in_kernel() {
-                self.vcpus[vcpu as usize].guest_resched = true;
+            let entry = &mut self.threads[current as usize];
+            if entry.in_kernel() {
+                entry.resched = true;
                 return;
             }
-            self.threads[current as usize].status = ThreadStatus::Ready;
+            entry.status = ThreadStatus::Ready;
             self.pick(vcpu, next);
             self.domains[domain as usize].guest.ready.insert(current_ns, current);
         }

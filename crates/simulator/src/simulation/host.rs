@@ -721,22 +721,29 @@ impl Simulation {
         target.ran_on = pcpu;
         self.end_wait(vcpu);
 
-        let tick = self.timer_base.tick + pcpu;
-        let tick_ns = self.tick_ns_of(vcpu);
-        let entry = &mut self.pcpus[pcpu as usize];
-        if tick_ns > 0 && (!self.timers.is_set(tick) || entry.tick_ns != tick_ns) {
-            entry.tick_ns = tick_ns;
-            // pCPUs tick in turn, not all at once, and none when accounting and slices that are
-            // multiples of a tick end: who pays for a tick would hang on the order at that instant.
-            let phase_ns =
-                tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
-            let since_ns = (now_ns + tick_ns - phase_ns) % tick_ns;
-            self.timers.set(tick, now_ns + tick_ns - since_ns);
+        if self.tick_ns > 0 {
+            self.start_tick(pcpu, vcpu);
         }
         self.guest_start(vcpu);
     }
 
-    /// Time between ticks while this vCPU runs; 0: none.
+    /// pCPUs tick in turn, not all at once, and none when accounting and slices that are multiples
+    /// of a tick end: who pays for a tick would hang on the order at that instant.
+    #[inline(always)]
+    fn start_tick(&mut self, pcpu: u32, vcpu: u32) {
+        let tick = self.timer_base.tick + pcpu;
+        let tick_ns = self.tick_ns_of(vcpu);
+        let entry = &mut self.pcpus[pcpu as usize];
+        if !self.timers.is_set(tick) || entry.tick_ns != tick_ns {
+            entry.tick_ns = tick_ns;
+            let phase_ns =
+                tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
+            let since_ns = (self.now_ns + tick_ns - phase_ns) % tick_ns;
+            self.timers.set(tick, self.now_ns + tick_ns - since_ns);
+        }
+    }
+
+    /// Time between ticks while this vCPU runs.
     #[inline(always)]
     fn tick_ns_of(&self, vcpu: u32) -> u64 {
         let domain = &self.domains[self.vcpus[vcpu as usize].domain as usize];

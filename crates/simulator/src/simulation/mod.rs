@@ -141,9 +141,8 @@ struct Domain {
     name: String,
     weight: u32,
     cap_percent: u32,
-    /// Packets received, waits and late waits so far.
+    /// Packets received and late waits so far.
     packets: u64,
-    waits: u64,
     late_waits: u64,
     /// Sums at the last sample.
     sampled: ffi::Sample,
@@ -181,8 +180,6 @@ struct Vcpu {
     key: u64,
     /// CPU time left before the guest's scheduler looks whether another thread should run.
     guest_left_ns: u64,
-    /// Another thread is to run as soon as the one on it leaves the guest's kernel.
-    guest_resched: bool,
     /// CPU time that it still owes to the machinery.
     debt_ns: u64,
     /// Since when it has this status, and since when it is parked.
@@ -204,6 +201,8 @@ struct Thread {
     spins: bool,
     /// It computes in the guest's kernel.
     kernel: bool,
+    /// Another thread is to run as soon as it leaves the guest's kernel.
+    resched: bool,
     /// The spin lock of its task that it wants.
     lock: u32,
     /// Spin locks that it holds.
@@ -352,7 +351,6 @@ impl Simulation {
             weight: config.weight,
             cap_percent: config.cap_percent,
             packets: 0,
-            waits: 0,
             late_waits: 0,
             sampled: ffi::Sample::default(),
             vcpus: first_vcpu..first_vcpu + config.vcpus,
@@ -432,7 +430,6 @@ impl Simulation {
             left_ns: 0,
             thread: NONE,
             guest_left_ns: 0,
-            guest_resched: false,
             debt_ns: 0,
             since_ns: 0,
             parked_ns: 0,
@@ -462,6 +459,7 @@ impl Simulation {
             ready_ns: 0,
             spins: false,
             kernel: false,
+            resched: false,
             lock: 0,
             held: 0,
             received: None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
-use steelyard_policy::{FOREVER, ffi};
+use steelyard_policy::ffi;
 
 use crate::fairness::Usable;
 use crate::measure::{
@@ -79,10 +79,8 @@ impl Simulation {
         entry.times.waited_ns += length_ns;
         entry.status = Status::Running;
         entry.since_ns = self.now_ns;
-        if self.late_ns < FOREVER {
-            let domain = &mut self.domains[entry.domain as usize];
-            domain.waits += 1;
-            domain.late_waits += u64::from(length_ns > self.late_ns);
+        if length_ns > self.late_ns {
+            self.domains[entry.domain as usize].late_waits += 1;
         }
         if entry.waits.record(length_ns) {
             self.describe_worst_wait(vcpu, start_ns);
@@ -196,7 +194,6 @@ impl Simulation {
         let mut sums = ffi::Sample {
             interval_ns: self.now_ns,
             packets: entry.packets,
-            waits: entry.waits,
             late_waits: entry.late_waits,
             ..ffi::Sample::default()
         };
@@ -214,6 +211,7 @@ impl Simulation {
                 waited_ns -= self.now_ns - entry.parked_ns;
             }
             sums.waited_ns += waited_ns - entry.times.parked_ns;
+            sums.waits += entry.waits.count();
         }
         sums
     }

@@ -231,7 +231,7 @@ pub(crate) struct Guest<'a> {
     pub ready_ns: u64,
     pub random: &'a mut Random,
     /// After [`Step::Receive`]: the packet.
-    pub received: Option<Packet>,
+    pub received: &'a mut Option<Packet>,
 }
 
 /// What the outside sees.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From the files of a folder to an experiment of which every part is known to fit the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use steelyard_policy::Policy;
 use steelyard_scenario::{
@@ -155,6 +155,17 @@ impl Experiment {
         experiment.check_tables(&calibration, &experiment.calibrated)?;
         experiment.check_calibration(&calibration, &main, &source)?;
         Ok(experiment)
+    }
+
+    /// Only the variants that claims are about: less to run.
+    #[must_use]
+    pub fn of_claims(mut self) -> Experiment {
+        let tests = || self.file.claim.iter().map(|claim| &claim.test);
+        let named = tests().flat_map(Test::variants).map(|(_, variant)| variant.to_owned());
+        let published = tests().flat_map(|test| self.published_values(test));
+        let used: BTreeSet<_> = named.chain(published.map(|value| value.point.variant)).collect();
+        self.variants.retain(|variant| used.contains(&variant.name));
+        self
     }
 
     /// The metric of this name.
@@ -317,8 +328,12 @@ impl Experiment {
             return Err(Diagnostic::of_file(&calibration.name, message));
         }
         for (index, claim) in self.file.claim.iter().enumerate() {
-            let Test::Bounds { metric, variant, .. } = &claim.test else { continue };
-            if fitted.iter().any(|told| told.0 == metric && told.1 == *variant) {
+            let metric = claim.test.metric();
+            let is_fitted = |variant: &str| {
+                fitted.iter().any(|(told, where_told, _)| *told == metric && where_told == variant)
+            };
+            let variants = claim.test.variants();
+            if !variants.is_empty() && variants.iter().all(|(_, variant)| is_fitted(variant)) {
                 let path = ["claim", &index.to_string(), "test"];
                 let message = "a parameter was fitted on this: it checks nothing".to_owned();
                 return Err(error(main, &path, message));
@@ -457,21 +472,15 @@ impl Checker<'_> {
             [None, None] => Err(self.error(&path, "", "neither limit is given".to_owned())),
             _ => Ok(()),
         };
-        let names: Vec<(&str, &str)> = match &claim.test {
+        match &claim.test {
             Test::Increasing { variants, .. } | Test::Equal { variants, .. } => {
                 if variants.len() < 2 {
                     let message = "at least two variants are needed".to_owned();
                     return Err(self.error(&path, "variants", message));
                 }
-                variants.iter().map(|name| ("variants", name.as_str())).collect()
             }
-            Test::Bounds { variant, at_least, at_most, .. } => {
+            Test::Bounds { at_least, at_most, .. } | Test::Ratio { at_least, at_most, .. } => {
                 limits([*at_least, *at_most])?;
-                vec![("variant", variant)]
-            }
-            Test::Ratio { of, to, at_least, at_most, .. } => {
-                limits([*at_least, *at_most])?;
-                vec![("of", of), ("to", to)]
             }
             Test::Near { figure, curves, x, mean_error, mean_error_percent } => {
                 limits([*mean_error, *mean_error_percent])?;
@@ -507,10 +516,10 @@ impl Checker<'_> {
                 }
                 return Ok(());
             }
-        };
+        }
         let metric = claim.test.metric();
         self.metric(&path, metric)?;
-        for (key, name) in names {
+        for (key, name) in claim.test.variants() {
             self.variant(&path, key, name)?;
             self.measurable(&path, metric, name)?;
         }
@@ -527,6 +536,18 @@ impl Test {
             | Test::Bounds { metric, .. }
             | Test::Ratio { metric, .. } => metric,
             Test::Near { .. } => "",
+        }
+    }
+
+    /// The variants that it names, and under which key; none for what speaks of a figure.
+    pub(crate) fn variants(&self) -> Vec<(&'static str, &str)> {
+        match self {
+            Test::Increasing { variants, .. } | Test::Equal { variants, .. } => {
+                variants.iter().map(|name| ("variants", name.as_str())).collect()
+            }
+            Test::Bounds { variant, .. } => vec![("variant", variant)],
+            Test::Ratio { of, to, .. } => vec![("of", of), ("to", to)],
+            Test::Near { .. } => vec![],
         }
     }
 }

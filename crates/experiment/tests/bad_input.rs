@@ -126,6 +126,10 @@ fn nothing_is_checked_by_what_it_was_fitted_on() {
     );
     assert!(read(&claim, "", "").is_ok());
     shows(&read(&claim, "", &table).unwrap_err(), &["checks nothing"]);
+    // Two values, one of which was not fitted on, are a check; two that were are none.
+    assert!(read(EXPERIMENT, "", &table).is_ok());
+    let both = format!("{TABLE}x = [128, 512]\nvalues = {{ guest = [20, 67] }}\n");
+    shows(&read(EXPERIMENT, "", &both).unwrap_err(), &["checks nothing"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::policies;
-use crate::reproduce::{self, UNEXPECTED};
+use crate::reproduce::{self, SEEDS, UNEXPECTED};
 
 /// A heading as clap writes its own.
 macro_rules! examples {
@@ -226,7 +226,7 @@ pub struct Reproduce {
     #[arg(value_name = "NAME", hide_possible_values = true, value_parser = Offering(reproduce::names))]
     pub names: Vec<String>,
     /// Number of seeds to run each variant with.
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = at_least_one())]
+    #[arg(short, long, value_name = "N", default_value = SEEDS.to_string(), value_parser = at_least_one())]
     pub seeds: NonZeroU32,
     /// Directory for report.html and results.json, matrix.svg and tables.md.
     ///

@@ -21,8 +21,8 @@ pub enum Failure {
     Output(io::Error),
     /// The system refused something else.
     System { what: &'static str, error: String },
-    /// So many claims are not in the state that their experiments expect.
-    Unexpected(usize),
+    /// Claims that are not in the state that their experiments expect, at least one.
+    Unexpected { claims: Vec<String>, few_seeds: bool },
     /// Somebody pressed Ctrl-C, or sent another signal, of this number.
     Interrupted(i32),
 }
@@ -36,7 +36,7 @@ impl Failure {
         match self {
             Failure::Write { .. } | Failure::Output(_) | Failure::System { .. } => 1,
             Failure::Input(_) => 2,
-            Failure::Unexpected(_) => UNEXPECTED,
+            Failure::Unexpected { .. } => UNEXPECTED,
             Failure::Interrupted(signal) => interrupted(*signal) as u8,
         }
     }
@@ -50,9 +50,12 @@ impl Failure {
             }
             Failure::Output(error) => format!("cannot write to standard output: {error}"),
             Failure::System { what, error } => format!("cannot {what}: {error}"),
-            Failure::Unexpected(1) => "one claim is not in the state expected of it".to_owned(),
-            Failure::Unexpected(count) => {
-                format!("{count} claims are not in the state expected of them")
+            Failure::Unexpected { claims, few_seeds } => {
+                let help = match few_seeds {
+                    true => "\n  help: with fewer seeds than ten that may be chance",
+                    false => "",
+                };
+                format!("not as expected:\n  {}{help}", claims.join("\n  "))
             }
             Failure::Interrupted(_) => return None,
         })

@@ -4,7 +4,7 @@
 use std::io::{self, BufWriter, Write};
 
 use steelyard_experiment::{
-    Experiment, Reproduction, named, names as known, run as run_experiments,
+    Experiment, Reproduction, State, named, names as known, run as run_experiments,
 };
 use steelyard_report::{Style, reproduction_table, write_reproduction, write_reproduction_json};
 
@@ -16,6 +16,9 @@ use crate::terminal;
 
 /// The exit code if a claim is not in the state that its experiment expects.
 pub const UNEXPECTED: u8 = 3;
+
+/// Seeds unless others are asked for; what is expected of claims is expected with these.
+pub const SEEDS: u32 = 10;
 
 const ALL: &str = "all";
 
@@ -38,7 +41,7 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     if arguments.names.is_empty() || arguments.names.iter().any(|name| name == ALL) {
         experiments = known().into_iter().map(named).collect::<Result<_, _>>()?;
     }
-    let seeds = u32::from(arguments.seeds).into();
+    let seeds: u64 = u32::from(arguments.seeds).into();
 
     let pool = pool(arguments.threads)?;
     let bar = terminal::bar();
@@ -69,8 +72,15 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     for path in written {
         terminal::note(&format!("wrote {}", path.display()));
     }
-    match reproduction.unexpected().count() {
-        0 => Ok(()),
-        count => Err(Failure::Unexpected(count)),
+    let claims: Vec<_> = reproduction
+        .unexpected()
+        .map(|(outcome, claim)| {
+            let is = if claim.state == State::Fails { "does not hold" } else { "holds" };
+            format!("{}: {is}: {}", outcome.name, claim.says)
+        })
+        .collect();
+    match claims.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Unexpected { claims, few_seeds: seeds < SEEDS.into() }),
     }
 }

@@ -118,11 +118,12 @@ fn matrix_table(out: &mut String, reproduction: &Reproduction, style: Style) {
                 _ => cell,
             }
         });
-        let name = bold(&format!("{}\non {}", system.system.policy, system.base.policy));
+        let name = bold(&format!("{}\non {}", system.system.policy, broken(&system.base.policy)));
         table.add_row(std::iter::once(name).chain(cells));
     }
     let baselines = columns.iter().map(|(_, matrix)| {
-        Cell::new(format!("{}\n{}", matrix.baseline.policy, matrix::baseline(matrix).join("\n")))
+        let baseline = matrix::baseline(matrix).join("\n");
+        Cell::new(format!("{}\n{baseline}", broken(&matrix.baseline.policy)))
     });
     table.add_row(std::iter::once(bold("baseline")).chain(baselines));
     for column in table.column_iter_mut() {
@@ -133,6 +134,11 @@ fn matrix_table(out: &mut String, reproduction: &Reproduction, style: Style) {
         let _ = writeln!(out, "{}", paint(style, &line, "2"));
     }
     let _ = writeln!(out, "{table}");
+}
+
+/// A policy in two lines.
+fn broken(policy: &str) -> String {
+    policy.replacen('@', "\n@", 1)
 }
 
 fn bold(text: &str) -> Cell {

@@ -2,7 +2,7 @@
 /*
  * What a host calls. Each function hands over to the discipline that the
  * policy names; a discipline that has nothing to say to a call is not listed
- * there, and the answer is that of the last line.
+ * there and gets the default.
  *
  * The life of a vCPU as the host tells it:
  *	sy_vcpu_init, sy_join(queue),

@@ -70,7 +70,7 @@ u64 choices;
 u64 kicks;
 u64 pause_loops;
 u64 summoned;
-u64 forgotten;
+u32 forgotten;
 
 /* What the kernel said at the end. */
 u32 exit_kind;
@@ -211,10 +211,10 @@ static __always_inline void set_status(struct vcpu *v, u32 status, u64 now)
  * With the lock held: the same answer, of which the verifier knows nothing any more. It follows paths
  * with different answers one by one, and those with an unknown one together.
  */
-static __always_inline u64 forget(u64 answer)
+static __always_inline u32 forget(u32 requests)
 {
-	*(volatile u64 *)&forgotten = answer;
-	return *(volatile u64 *)&forgotten;
+	*(volatile u32 *)&forgotten = requests;
+	return *(volatile u32 *)&forgotten;
 }
 
 /* Charges who runs on the pCPU up to now. */
@@ -1162,19 +1162,43 @@ static __always_inline bool in_guest_kernel(struct task_struct *p)
 	return BPF_CORE_READ(v, arch.preempted_in_kernel);
 }
 
-/* With the lock held. */
-static __noinline u32 summon(u32 vcpu, u64 now)
+/* What summoning a vCPU that waits promises. */
+__noinline u64 rank(u32 vcpu, u32 facts, u64 now)
 {
 	struct vcpu *v = vcpu_at(vcpu);
-	u32 requests = sy_summon(policy(), &queue_at(v->queue)->state, &domain_at(v->domain)->state,
-				 &v->state, now);
+	struct queue *q = queue_at(v->queue);
+	u64 waited_ns, promise;
+	u32 requests;
 
+	bpf_spin_lock(&lock);
+	requests = charge_lone(v->queue, now);
+	waited_ns = now > v->since_ns ? now - v->since_ns : 0;
+	promise = sy_rank(policy(), &q->state, &domain_at(v->domain)->state, &v->state, facts,
+			  waited_ns, now);
+	bpf_spin_unlock(&lock);
+	if (requests & SY_RESCHEDULE)
+		interrupt(q->first_pcpu);
+	return promise;
+}
+
+__noinline int summon(u32 vcpu)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct vcpu *v = vcpu_at(vcpu);
+	struct queue *q = queue_at(v->queue);
+	u32 requests;
+
+	bpf_spin_lock(&lock);
+	requests = sy_summon(policy(), &q->state, &domain_at(v->domain)->state, &v->state, now);
 	if (requests & SY_REKEY) {
 		v->rekey_due = 1;
-		queue_at(v->queue)->rekey_due = 1;
+		q->rekey_due = 1;
 	}
 	summoned++;
-	return forget(requests);
+	bpf_spin_unlock(&lock);
+	if (requests & SY_RESCHEDULE)
+		interrupt(v->state.pcpu);
+	return 0;
 }
 
 /*
@@ -1183,8 +1207,8 @@ static __noinline u32 summon(u32 vcpu, u64 now)
  */
 __noinline u32 summon_siblings(u32 domain, u32 gang, u64 now)
 {
-	u32 best = NONE, count = 0, requests, i;
-	u64 best_rank = 0;
+	u32 best = NONE, count = 0, i;
+	u64 best_promise = 0;
 	struct task_struct *p;
 
 	bpf_for(i, 0, pcpus_count)
@@ -1193,37 +1217,29 @@ __noinline u32 summon_siblings(u32 domain, u32 gang, u64 now)
 			continue;
 		bpf_for_each(scx_dsq, p, i, 0)
 		{
-			u32 vcpu = vcpu_of(p), facts;
+			u32 vcpu = vcpu_of(p), facts = 0;
 			struct vcpu *v = vcpu_at(vcpu);
-			u64 waited_ns, rank;
+			u64 promise;
 
 			if (vcpu == NONE || v->domain != domain)
 				continue;
-			facts = (v->preempted ? SY_PREEMPTED : 0) | (in_guest_kernel(p) ? SY_IN_KERNEL : 0);
-			bpf_spin_lock(&lock);
-			requests = charge_lone(i, now) & SY_RESCHEDULE;
-			waited_ns = now > v->since_ns ? now - v->since_ns : 0;
-			rank = forget(sy_rank(policy(), &queue_at(i)->state, &domain_at(domain)->state, &v->state,
-					      facts, waited_ns, now));
-			if (rank && gang == SY_GANG_ALL) {
-				requests |= summon(vcpu, now);
+			if (v->preempted)
+				facts |= SY_PREEMPTED;
+			if (in_guest_kernel(p))
+				facts |= SY_IN_KERNEL;
+			promise = rank(vcpu, facts, now);
+			if (promise && gang == SY_GANG_ALL) {
+				summon(vcpu);
 				count++;
-			} else if (rank > best_rank) {
-				best_rank = rank;
+			} else if (promise > best_promise) {
+				best_promise = promise;
 				best = vcpu;
 			}
-			bpf_spin_unlock(&lock);
-			if (requests & SY_RESCHEDULE)
-				interrupt(v->state.pcpu);
 		}
 	}
 	if (best == NONE)
 		return count;
-	bpf_spin_lock(&lock);
-	requests = summon(best, now);
-	bpf_spin_unlock(&lock);
-	if (requests & SY_RESCHEDULE)
-		interrupt(vcpu_at(best)->state.pcpu);
+	summon(best);
 	return count + 1;
 }
 

@@ -43,8 +43,15 @@ fn experiment(out: &mut String, outcome: &Outcome, seeds: u64, style: Style) {
         let (header, rows) = super::lab(lab);
         let mut table = new_table(style);
         table.set_header(header.iter().map(|title| bold(title)));
-        table.add_rows(rows);
-        let _ = writeln!(out, "{}\n{}\n{table}\n", paint(style, LAB, "1"), hosts(lab));
+        for mut row in rows {
+            row[0] = broken(&row[0]);
+            table.add_row(row);
+        }
+        let _ = writeln!(out, "{}", paint(style, LAB, "1"));
+        for line in lines(&hosts(lab), style.width) {
+            let _ = writeln!(out, "{line}");
+        }
+        let _ = writeln!(out, "{table}\n");
     }
     for switch in &outcome.switches {
         labelled(out, "switch", switch, style);

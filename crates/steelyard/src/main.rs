@@ -9,6 +9,7 @@ mod interrupt;
 #[cfg(feature = "kvm")]
 mod kvm;
 mod policies;
+mod reproduce;
 mod terminal;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     match command {
         Command::Compare(arguments) => compare::run(arguments, &interrupt),
+        Command::Reproduce(arguments) => reproduce::run(arguments, &interrupt),
         Command::Policies { name, json } => policies::run(name.as_deref(), *json),
         Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
         #[cfg(feature = "kvm")]

@@ -33,7 +33,7 @@ fn scenarios_of_experiments_load() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap();
             let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-            if !is_toml || ["experiment", "published", "calibration"].contains(&name) {
+            if !is_toml || ["experiment", "published", "calibration", "measured"].contains(&name) {
                 continue;
             }
             load(&path, &Options::default()).unwrap_or_else(|error| panic!("{error}"));

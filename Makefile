@@ -16,9 +16,9 @@ help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 .PHONY: run
-run: ## install what is missing, build, compare the policies on a scenario and a recording
+run: ## install what is missing, build, reproduce the published experiments
 	@scripts/install run
-	$(cargo) run --locked --release -p steelyard -- compare scenarios/first-look.toml recordings/four-vms.perf.txt.zst --out steelyard-report
+	$(cargo) run --locked --release -p steelyard -- reproduce all --out steelyard-report
 
 .PHONY: test
 test: test-fast lab-test ## install what is missing, run every test, in emulated machines with Linux and Xen too
@@ -109,6 +109,13 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 conform: lab ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux, into the docs
 	$(cargo) build --locked --release -p steelyard
 	lab/conform --write
+
+.PHONY: pages
+pages: ## what the documents show of experiments and governors, anew
+	$(cargo) build --locked --release -p steelyard
+	$(target)/release/steelyard reproduce all --out $(target)/pages >/dev/null
+	experiments/write-pages $(target)/pages $(target)/release/steelyard
+	docs/governors/draw $(target)/release/steelyard
 
 .PHONY: clean
 clean: ## remove what was built

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The core as symbols for user space: every function of steelyard.h with
- * external linkage, and the descriptions of the disciplines.
+ * external linkage, and the catalogue.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,38 +13,34 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
-#define SY_FN
+#define SY_SYMBOLS
 #define SY_DESCRIBE
 #include "steelyard.h"
-
-static const struct sy_description *const descriptions[SY_DISCIPLINES] = {
-	[SY_SEDF] = &sedf_description,
-	[SY_CREDIT] = &credit_description,
-	[SY_CREDIT2] = &credit2_description,
-	[SY_FAIR] = &fair_description,
-};
-
-static const struct sy_description *const governor_descriptions[SY_GOVERNORS] = {
-	[SY_RESET_BOOST] = &reset_boost_description,
-};
+#include "catalogue.h"
 
 /* Null beyond the last discipline. */
 const struct sy_description *sy_describe(u64 discipline)
 {
-	return discipline < SY_DISCIPLINES ? descriptions[discipline] : 0;
+	return discipline < SY_DISCIPLINES ? sy_disciplines[discipline] : 0;
 }
 
 /* Null beyond the last governor. */
 const struct sy_description *sy_describe_governor(u64 governor)
 {
-	return governor < SY_GOVERNORS ? governor_descriptions[governor] : 0;
+	return governor < SY_GOVERNORS ? sy_governors[governor] : 0;
+}
+
+/* Null beyond the last one. */
+const struct sy_published *sy_describe_published(u64 number)
+{
+	return number < SY_PUBLISHED ? &sy_published[number] : 0;
 }
 
 /*
- * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy: a host in
- * another language checks its own.
+ * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy, sample: a
+ * host in another language checks its own.
  */
-void sy_sizes(u64 sizes[7])
+void sy_sizes(u64 sizes[8])
 {
 	sizes[0] = sizeof(struct sy_vcpu);
 	sizes[1] = sizeof(struct sy_domain);
@@ -53,4 +49,5 @@ void sy_sizes(u64 sizes[7])
 	sizes[4] = sizeof(struct sy_accounting);
 	sizes[5] = sizeof(struct sy_governor);
 	sizes[6] = sizeof(struct sy_policy);
+	sizes[7] = sizeof(struct sy_sample);
 }

@@ -2,7 +2,7 @@
 /*
  * What a host calls. Each function hands over to the discipline that the
  * policy names; a discipline that has nothing to say to a call is not listed
- * there, and the answer is that of the last line.
+ * there and gets the default.
  *
  * The life of a vCPU as the host tells it:
  *	sy_vcpu_init, sy_join(queue),
@@ -27,6 +27,7 @@
  *	6. c->busy and c->started_ns set, sy_start() if the chosen one is not who ran.
  *	7. sy_slice(), with the same now as 6: choose again when that much time has
  *	   passed.
+ * Who was summoned comes first in its queue (key 0) and runs for a moment, the usual way.
  * Where something else than a vCPU takes a pCPU for a while, the vCPU that it
  * interrupted is who ran at the next choice.
  */
@@ -39,6 +40,16 @@
 #include "discipline/credit2.h"
 #include "discipline/fair.h"
 #include "governor/reset_boost.h"
+#include "governor/load_weight.h"
+#include "governor/app_slice.h"
+#include "governor/boost_credit.h"
+#include "governor/cosched.h"
+
+/* From here on symbols, if wanted. What they call stays private to them, and so is inlined. */
+#ifdef SY_SYMBOLS
+#undef SY_FN
+#define SY_FN
+#endif
 
 /* ---- Shape: constant for a policy ---- */
 
@@ -64,7 +75,7 @@ SY_FN u64 sy_queue_pcpus_max(const struct sy_policy *p)
 	}
 }
 
-/* Time between two ticks of a pCPU while a vCPU runs on it; 0: no tick. */
+/* Time between two ticks of a pCPU while a vCPU runs on it; 0: no tick. d->tick_ns may shorten it. */
 SY_FN u64 sy_tick_ns(const struct sy_policy *p)
 {
 	switch (p->discipline) {
@@ -117,7 +128,15 @@ static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *
 	if (!d->settings.weight)
 		d->settings.weight = SY_WEIGHT_DEFAULT;
 	d->settings.weight = sy_clamp(d->settings.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+}
+
+/* Works out the slice and the tick in effect: the ones asked for, unless a governor shortens them. */
+static inline void sy_reslice(const struct sy_policy *p, struct sy_domain *d)
+{
 	d->slice_ns = d->settings.slice_ns;
+	d->tick_ns = 0;
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_turn(p, d);
 }
 
 /* The host has set d->id before this. */
@@ -125,6 +144,7 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 			  const struct sy_settings *settings, u64 vcpus, u64 now)
 {
 	sy_domain_set(d, settings);
+	sy_reslice(p, d);
 	d->weight = d->settings.weight;
 	d->vcpus = vcpus;
 	d->timer_ns = 0;
@@ -140,12 +160,21 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 	}
 }
 
-/* The answer to SY_REWEIGH, and part of each change of settings: works out the weight in effect. */
+/*
+ * The answer to SY_REWEIGH, and part of each change of settings and of each sample: works out the
+ * weight in effect. It is the one asked for times the factor of each governor that turns this knob,
+ * in range at the end.
+ */
 SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
 {
-	d->weight = d->settings.weight;
+	u64 weight = d->settings.weight;
+
+	/* At most 2^16 x 2^16 x 1000 x 2^16 */
 	if (p->governors & 1 << SY_RESET_BOOST)
-		d->weight = reset_boost_weight(g, d, d->weight);
+		weight *= reset_boost_factor(g, d);
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		weight = (weight * load_weight_factor(d) + SY_FACTOR_ONE / 2) / SY_FACTOR_ONE;
+	d->weight = sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
 /*
@@ -157,13 +186,18 @@ SY_FN void sy_domain_change(const struct sy_policy *p, struct sy_governor *g, st
 {
 	sy_domain_set(d, settings);
 	sy_reweigh(p, g, d);
+	sy_reslice(p, d);
 }
 
-/* The host has set v->pcpu before this. */
+/* The host has set v->pcpu and v->index before this. */
 SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
 	v->timer_ns = 0;
 	v->runnable = 0;
+	v->first = 0;
+	v->moment_ns = 0;
+	v->unspun_ns = SY_FOREVER / 2;
+	v->boost_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		sedf_vcpu_init(p, d, v, now);
@@ -288,6 +322,8 @@ SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
+	v->first = 0;
+	v->moment_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_block(p, q, d, v, now);
@@ -300,7 +336,7 @@ SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	}
 }
 
-/* A running vCPU lets others go first (a yield, or a pause-loop exit). The host then chooses again. */
+/* A running vCPU lets others go first. The host then chooses again. */
 SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
@@ -319,6 +355,79 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 }
 
 /*
+ * A pause-loop exit of a running vCPU, which was charged. The host calls sy_spin(), then as that
+ * says sy_rank() and sy_summon() for siblings that wait in a queue and are not parked, each with
+ * its own queue, whose pCPU was charged if it has one only, and at the end sy_spun().
+ */
+SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	v->unspun_ns = 0;
+	if (cosched_governs(p))
+		return cosched_spin(p, v, now);
+	switch (p->discipline) {
+	case SY_FAIR:
+		return fair_spin(p);
+	default:
+		return SY_GANG_NONE;
+	}
+}
+
+/* Whether the discipline would get back the time that this waiting vCPU borrows. */
+static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queue *q,
+				 const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_may_borrow(v);
+	case SY_FAIR:
+		return fair_may_borrow(q, v, cosched_parameter(p, COSCHED_AHEAD_NS));
+	default:
+		return false;
+	}
+}
+
+/* What summoning it promises; 0: leave it. facts: enum sy_fact; waited_ns: since it ran or woke. */
+SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const struct sy_domain *d,
+		  struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
+{
+	if (cosched_governs(p))
+		return sy_may_borrow(p, q, v) ? cosched_rank(p, v, facts, waited_ns) : 0;
+	switch (p->discipline) {
+	case SY_FAIR:
+		return fair_rank(p, d, v, facts);
+	default:
+		return 0;
+	}
+}
+
+/* RESCHEDULE: the pCPU that this waiting vCPU ran on last, or was moved to by REKEY. */
+SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u64 now)
+{
+	if (cosched_governs(p))
+		return cosched_summon(p, v);
+	switch (p->discipline) {
+	case SY_FAIR:
+		return fair_summon(p, q, d, v);
+	default:
+		return 0;
+	}
+}
+
+/* What the spinning vCPU itself does, now that so many siblings were summoned. */
+SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		  struct sy_vcpu *v, u32 summoned, u64 now)
+{
+	u32 request = summoned || v->moment_ns ? SY_RESCHEDULE : 0;
+
+	if (cosched_governs(p) && cosched_parameter(p, COSCHED_SPINNER) == COSCHED_STAYS)
+		return request;
+	if (!cosched_governs(p) && p->discipline == SY_FAIR)
+		return fair_spun(p, q, d, v, summoned, now);
+	return sy_yield(p, q, d, v, now) | SY_RESCHEDULE;
+}
+
+/*
  * The vCPU has run for ran_ns since it was charged last, or started. Called at
  * every tick, timer and choice, and before a comparison; ran_ns may be 0. For
  * a queue of one pCPU also before another vCPU wakes in, joins or leaves that
@@ -328,6 +437,7 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
+	v->unspun_ns += ran_ns;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_charge(p, q, d, v, ran_ns, now);
@@ -349,6 +459,8 @@ SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_vcpu_timer(p, q, d, v, now);
+	case SY_FAIR:
+		return fair_vcpu_timer(p, q, d, v, now);
 	default:
 		return 0;
 	}
@@ -373,18 +485,26 @@ SY_FN u32 sy_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 no
 SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		 struct sy_vcpu *v, u64 now)
 {
+	u64 key = 0;
+
+	v->moment_ns = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_key(p, q, d, v, now);
+		key = sedf_key(p, q, d, v, now);
+		break;
 	case SY_CREDIT:
-		return credit_key(p, q, d, v, now);
+		key = credit_key(p, q, d, v, now);
+		break;
 	case SY_CREDIT2:
-		return credit2_key(p, q, d, v, now);
+		key = credit2_key(p, q, d, v, now);
+		break;
 	case SY_FAIR:
-		return fair_key(p, q, d, v, now);
+		key = fair_key(p, q, d, v, now);
+		break;
 	default:
-		return 0;
+		break;
 	}
+	return v->first ? 0 : key;
 }
 
 /*
@@ -395,6 +515,8 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 SY_FN s64 sy_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		  const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
+	if (cosched_in_moment(p, running, now))
+		return 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_lead(p, q, c, v, running, now);
@@ -414,6 +536,12 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 				  const struct sy_pcpu *c, const struct sy_vcpu *best,
 				  const struct sy_vcpu *candidate, u64 now)
 {
+	if (cosched_governs(p)) {
+		if (best && cosched_in_moment(p, best, now))
+			return SY_STOP;
+		if (candidate->first)
+			return SY_TAKE;
+	}
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_consider(p, q, c, best, candidate, now);
@@ -432,6 +560,8 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 SY_FN bool sy_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best,
 			   u64 now)
 {
+	if (best && (best->first || cosched_in_moment(p, best, now)))
+		return false;
 	switch (p->discipline) {
 	case SY_CREDIT:
 		return credit_look_further(p, c, best, now);
@@ -492,6 +622,9 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 		    struct sy_vcpu *v, u64 now)
 {
+	if (v->first && cosched_governs(p))
+		cosched_start(p, v, now);
+	v->first = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
 		sedf_start(p, q, c, v, now);
@@ -517,18 +650,25 @@ SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct sy_pcpu *c,
 		   const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_vcpu *next, u64 now)
 {
+	u64 slice_ns = SY_FOREVER;
+
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_slice(p, q, c, d, v, next, now);
+		slice_ns = sedf_slice(p, q, c, d, v, next, now);
+		break;
 	case SY_CREDIT:
-		return credit_slice(p, q, c, d, v, next, now);
+		slice_ns = credit_slice(p, q, c, d, v, next, now);
+		break;
 	case SY_CREDIT2:
-		return credit2_slice(p, q, c, d, v, next, now);
+		slice_ns = credit2_slice(p, q, c, d, v, next, now);
+		break;
 	case SY_FAIR:
-		return fair_slice(p, q, c, d, v, next, now);
+		slice_ns = fair_slice(p, q, c, d, v, next, now);
+		break;
 	default:
-		return SY_FOREVER;
+		break;
 	}
+	return cosched_in_moment(p, v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
 }
 
 /* ---- Time that passes ---- */
@@ -567,18 +707,91 @@ SY_FN u32 sy_account_domain(const struct sy_policy *p, struct sy_accounting *a, 
 SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
 			  struct sy_vcpu *v)
 {
-	switch (p->discipline) {
-	case SY_CREDIT:
-		return credit_account_vcpu(p, a, d, v);
-	default:
-		return 0;
+	bool saves = p->governors & 1 << SY_BOOST_CREDIT && boost_credit_room_ns(p, d, v);
+	u32 request = 0;
+
+	if (p->discipline == SY_CREDIT) {
+		request = credit_account_vcpu(p, a, d, v, saves);
+		if (saves)
+			boost_credit_save(p, d, v, credit_unused_ns(p, a), credit_account_ns(p));
 	}
+	return request;
 }
 
 SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)
 {
 	if (p->discipline == SY_CREDIT)
 		credit_account_end(p, a);
+}
+
+/* ---- Samples: what governors cannot see by themselves ---- */
+
+/* Time between two samples of the host; 0: no samples. */
+SY_FN u64 sy_sample_ns(const struct sy_policy *p)
+{
+	u64 sample_ns = SY_FOREVER;
+
+	if (p->governors & 1 << SY_RESET_BOOST)
+		sample_ns = sy_min(sample_ns, reset_boost_sample_ns(p));
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		sample_ns = sy_min(sample_ns, load_weight_interval_ns(p));
+	if (p->governors & 1 << SY_APP_SLICE)
+		sample_ns = sy_min(sample_ns, app_slice_interval_ns(p));
+	return sample_ns == SY_FOREVER ? 0 : sample_ns;
+}
+
+/* Waits longer than this are late; SY_FOREVER: nobody asks. */
+SY_FN u64 sy_late_ns(const struct sy_policy *p)
+{
+	return p->governors & 1 << SY_APP_SLICE ? app_slice_late_ns(p) : SY_FOREVER;
+}
+
+/* The slice of a domain that asks for none; 0: the discipline has no slices. */
+static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
+{
+	switch (p->discipline) {
+	case SY_CREDIT:
+		return credit_slice_parameter(p);
+	case SY_CREDIT2:
+		return p->parameter[CREDIT2_RUN_MAX_NS];
+	case SY_FAIR:
+		return fair_slice_parameter(p, pcpus);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * A sample: begin, then sy_sample_domain() for each domain with what was measured of it, then
+ * sy_sample_settle() for each, which turns its knobs. No vCPU need be charged before.
+ */
+SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 pcpus, u64 now)
+{
+	if (p->governors & 1 << SY_RESET_BOOST)
+		reset_boost_sample_begin(p, g, now);
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_sample_begin(p, g, sy_sample_ns(p), sy_base_slice_ns(p, pcpus), pcpus, now);
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		load_weight_sample_begin(p, g, sy_sample_ns(p), now);
+}
+
+SY_FN void sy_sample_domain(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			    const struct sy_sample *sample)
+{
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		load_weight_sample_domain(p, g, d, sample);
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_sample_domain(p, g, d, sample);
+}
+
+SY_FN void sy_sample_settle(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
+{
+	if (p->governors & 1 << SY_LOAD_WEIGHT)
+		load_weight_sample_settle(p, g, d);
+	if (p->governors & 1 << SY_APP_SLICE)
+		app_slice_sample_settle(p, g, d);
+	sy_reweigh(p, g, d);
+	sy_reslice(p, d);
 }
 
 /*

@@ -42,19 +42,28 @@
 #define SY_WEIGHT_MAX 65535u
 #define SY_WEIGHT_DEFAULT 256u
 
+/* Fixed point of the factors by which governors multiply a knob. */
+#define SY_FACTOR_ONE (1ULL << 16)
+
+/* CPU time per time is in millionths of a pCPU, up to so many pCPUs. */
+#define SY_MILLIONTHS 1000000ULL
+#define SY_PCPUS_MAX 65535ULL
+
 /* No pCPU, no time limit. */
 #define SY_NONE 0xffffffffu
 #define SY_FOREVER 0x7fffffffffffffffULL
 
 /* Room for a policy's parameters and for the private state of a discipline, in 64-bit words. */
 #define SY_PARAMETER_WORDS 40
-#define SY_VCPU_WORDS 12
+#define SY_VCPU_WORDS 13
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
-#define SY_ACCOUNTING_WORDS 10
+#define SY_ACCOUNTING_WORDS 12
+/* The same for a governor: of the host, of a domain, and for its parameters. */
 #define SY_GOVERNOR_WORDS 8
-#define SY_GOVERNOR_PARAMETER_WORDS 8
+#define SY_GOVERNOR_DOMAIN_WORDS 16
+#define SY_GOVERNOR_PARAMETER_WORDS 16
 
 enum sy_discipline {
 	SY_SEDF,
@@ -67,6 +76,10 @@ enum sy_discipline {
 /* What turns knobs while a discipline schedules; any set of them. */
 enum sy_governor_kind {
 	SY_RESET_BOOST,
+	SY_LOAD_WEIGHT,
+	SY_APP_SLICE,
+	SY_BOOST_CREDIT,
+	SY_COSCHED,
 	SY_GOVERNORS
 };
 
@@ -86,6 +99,8 @@ struct sy_settings {
 	u64 period_ns; /* sedf: period of each vCPU's reservation */
 	u64 reserved_ns; /* sedf: time reserved in each period */
 	u64 extra_time; /* sedf: 1 if spare time may be used as well */
+	u64 boost_limit_ns; /* boost-credit: most that a vCPU of it saves */
+	u64 boost_percent; /* boost-credit: what it is given of a pCPU, instead of by weight */
 };
 
 struct sy_domain {
@@ -94,16 +109,23 @@ struct sy_domain {
 	/* Knobs: written by init and by governors, read by disciplines. */
 	u64 weight; /* in effect, 1..65535 */
 	u64 slice_ns; /* in effect; 0: the discipline's own */
+	u64 tick_ns; /* while a vCPU of it runs, if shorter than sy_tick_ns() and that is not 0; 0: that */
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
 	u64 state[SY_DOMAIN_WORDS];
-	u64 governor[SY_GOVERNORS][2]; /* each governor's own */
+	u64 governor[SY_GOVERNORS][SY_GOVERNOR_DOMAIN_WORDS]; /* each governor's own */
 };
 
 struct sy_vcpu {
 	u64 timer_ns; /* when the host must call sy_vcpu_timer(); 0: never */
 	u32 pcpu; /* pCPU it runs on or last ran on; written by the host */
 	u32 runnable; /* 1: running or waiting; written by the host before the call that tells it */
+	u32 index; /* number in its domain, from 0; written by the host before init */
+	u32 first; /* knob: 1: summoned, comes first in its queue until it starts */
+	u32 passed_over; /* 1: it spun and was not summoned the last time; see sy_pass_over() */
+	u64 moment_ns; /* when the moment ends for which it was summoned */
+	u64 boost_ns; /* knob: time that it may still run in the highest priority; disciplines take it */
+	u64 unspun_ns; /* run time since its last pause-loop exit */
 	u64 state[SY_VCPU_WORDS];
 };
 
@@ -132,6 +154,16 @@ struct sy_governor {
 	u64 state[SY_GOVERNORS][SY_GOVERNOR_WORDS];
 };
 
+/* What the host measured of a domain since the sample before, or since the domain began. */
+struct sy_sample {
+	u64 interval_ns; /* how long that is */
+	u64 gotten_ns; /* CPU time of its vCPUs together */
+	u64 waited_ns; /* time that they were runnable, not running and not parked, together */
+	u64 packets; /* received from the network */
+	u64 waits; /* that ended, parked or not; counted only if sy_late_ns() is not SY_FOREVER */
+	u64 late_waits; /* those longer than sy_late_ns() */
+};
+
 /* Which pCPUs share a run queue. */
 enum sy_scope {
 	SY_SCOPE_PCPU,
@@ -155,6 +187,19 @@ enum sy_request {
 	SY_VISIT = 1 << 10, /* from sy_account_domain(): sy_account_vcpu() for each vCPU of the domain */
 	SY_FIRST = 1 << 11, /* from sy_account_domain(): visit this domain before the others from the next accounting on */
 	SY_REWEIGH = 1 << 12, /* sy_reweigh() for the domains that the governors' state names */
+};
+
+/* Whom a spinning vCPU would have summoned, of its siblings that wait in a queue. */
+enum sy_gang {
+	SY_GANG_NONE,
+	SY_GANG_BEST, /* sy_rank() for each, then sy_summon() for the one with the greatest above 0 */
+	SY_GANG_ALL /* sy_summon() for each with sy_rank() above 0 */
+};
+
+/* What the host knows of a sibling that waits, as a set of bits. */
+enum sy_fact {
+	SY_PREEMPTED = 1 << 0, /* it was stopped while it had work; otherwise it has woken */
+	SY_IN_KERNEL = 1 << 1 /* when it ran last it was in the guest's kernel */
 };
 
 /* Whether the host's walk over waiting vCPUs, lowest key first, goes on. */
@@ -194,7 +239,7 @@ enum sy_step {
  *	X(NAME, "name", "unit", min, max, "help", "source", default per vintage...)
  * and this describes one for `steelyard policies` and for checking input.
  */
-#define SY_VINTAGES 4
+#define SY_VINTAGES 5
 
 #define SY_PARAMETER_INDEX(NAME, ...) NAME,
 
@@ -216,6 +261,9 @@ struct sy_description {
 	const char *vintage[SY_VINTAGES]; /* oldest first, then null */
 	u64 parameters;
 	const struct sy_parameter *parameter;
+	/* Of a governor: a bit 1 << enum sy_discipline for each that it suits; why not the others. */
+	u64 disciplines;
+	const char *reason;
 };
 
 #define SY_PARAMETER_DESCRIPTION(NAME, name, unit, minimum, maximum, help, source, ...) \
@@ -248,10 +296,50 @@ static inline u64 sy_clamp(u64 value, u64 low, u64 high)
 	return sy_min(sy_max(value, low), high);
 }
 
+/* a + b, at most `most`; a is no more than that */
+static inline u64 sy_add(u64 a, u64 b, u64 most)
+{
+	return a + sy_min(b, most - sy_min(a, most));
+}
+
 /* value / divisor; 0 where the divisor is 0 */
 static inline u64 sy_divide(u64 value, u64 divisor)
 {
 	return divisor ? value / divisor : 0;
+}
+
+/* gotten / interval, of at least 1 ms */
+static inline u64 sy_millionths(u64 gotten_ns, u64 interval_ns)
+{
+	return sy_min(gotten_ns / (sy_max(interval_ns, SY_MS) / SY_MILLIONTHS),
+		      SY_PCPUS_MAX * SY_MILLIONTHS);
+}
+
+/*
+ * Whether a governor's interval ends with this sample; if so the next begins. began_ns: when it
+ * began, 0 before the first sample. Intervals are whole numbers of samples, to the nearest.
+ */
+static inline bool sy_interval_ends(u64 *began_ns, u64 interval_ns, u64 sample_ns, u64 now)
+{
+	u64 passed_ns;
+
+	if (!*began_ns)
+		*began_ns = now > sample_ns ? now - sample_ns : 1;
+	passed_ns = now > *began_ns ? now - *began_ns : 0;
+	if (passed_ns < interval_ns && interval_ns - passed_ns > sample_ns / 2)
+		return false;
+	*began_ns = sy_max(now, 1);
+	return true;
+}
+
+/*
+ * Whether to summon somebody else than this vCPU, which spins itself: yes every first time, no every
+ * second. Of a ticket lock's waiters the next in line spins too, and the others wait for it.
+ */
+static inline bool sy_pass_over(struct sy_vcpu *v)
+{
+	v->passed_over = !v->passed_over;
+	return v->passed_over;
 }
 
 /* A signed value as a key: the order of s64 becomes that of u64. */

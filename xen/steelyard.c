@@ -74,6 +74,7 @@ typedef int64_t s64;
 #undef current
 #define SY_DESCRIBE
 #include "policy/steelyard.h"
+#include "policy/catalogue.h"
 #pragma pop_macro("current")
 
 struct host_queue {
@@ -95,6 +96,7 @@ struct host_pcpu {
 	struct host_vcpu *runs; /* here, or null */
 	u64 charged_ns; /* up to when that one was charged */
 	unsigned int vcpus; /* that belong here */
+	u64 tick_ns; /* of the tick that comes */
 	struct timer tick;
 };
 
@@ -105,6 +107,9 @@ struct host_domain {
 	struct list_head in_host;
 	struct timer timer;
 	u64 resets; /* that its vCPUs caused */
+	u64 packets; /* that it received since it began, as dom0 has told */
+	struct sy_sample departed; /* sums of the vCPUs that are gone */
+	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
 };
 
 struct host_vcpu {
@@ -124,12 +129,18 @@ struct host_vcpu {
 	bool parked;
 	bool saving; /* Xen has not saved its context since it ran */
 	bool woken; /* while saving: whom it interrupts is still open */
+	bool preempted; /* it was stopped while it had work, and waits since then */
+	bool in_kernel; /* and was in the guest's kernel */
 	struct timer timer;
 	/* What it met with */
 	u64 gotten_ns;
 	u64 waited_ns;
+	u64 parked_ns; /* of that */
+	u64 waits;
+	u64 late_waits;
 	u64 worst_wait_ns;
 	u64 waits_since_ns;
+	u64 parked_since_ns;
 	u64 switches;
 	u64 migrations;
 };
@@ -142,7 +153,8 @@ struct host {
 	struct list_head domains; /* in the order in which accounting visits them */
 	struct list_head in_hosts;
 	struct timer account;
-	bool accounts;
+	struct timer sample;
+	bool begun; /* it has had a pCPU, and these two timers */
 	bool unbalanced; /* some queue is */
 	unsigned int rotor; /* where the search for an idle pCPU in rotation goes on */
 	cpumask_t pcpus;
@@ -153,7 +165,7 @@ struct host {
 };
 
 static struct sy_policy __read_mostly policy;
-static char __read_mostly policy_name[64] = "credit2@xen-4.20";
+static char __read_mostly policy_name[128] = "credit2@xen-4.20";
 static LIST_HEAD(hosts);
 static DEFINE_SPINLOCK(hosts_lock);
 
@@ -248,11 +260,20 @@ static void enqueue_and_interrupt(struct host *h, struct host_vcpu *v, u64 now)
 		interrupt_for(h, v, now);
 }
 
-static void park(struct host *h, struct host_vcpu *v)
+/* Since when it is kept from waiting in a queue, though it would. */
+static u64 parked_wait_ns(const struct host_vcpu *v, u64 now)
+{
+	u64 since_ns = max(v->parked_since_ns, v->waits_since_ns);
+
+	return v->parked && v->state.runnable && !v->running && now > since_ns ? now - since_ns : 0;
+}
+
+static void park(struct host *h, struct host_vcpu *v, u64 now)
 {
 	if (v->parked)
 		return;
 	v->parked = true;
+	v->parked_since_ns = now;
 	if (v->running)
 		interrupt(h, v->state.pcpu);
 	else if (v->queued)
@@ -263,6 +284,7 @@ static void unpark(struct host *h, struct host_vcpu *v, u64 now)
 {
 	if (!v->parked)
 		return;
+	v->parked_ns += parked_wait_ns(v, now);
 	v->parked = false;
 	if (v->state.runnable && !v->running)
 		enqueue_and_interrupt(h, v, now);
@@ -288,7 +310,7 @@ static void answer(struct host *h, struct host_vcpu *v, u32 requests, u64 now)
 	if (requests & SY_DOMAIN_TIMER)
 		set_or_stop(&v->domain->timer, v->domain->state.timer_ns);
 	if (requests & SY_PARK)
-		park(h, v);
+		park(h, v, now);
 	if (requests & SY_UNPARK)
 		unpark(h, v, now);
 	if (requests & SY_REKEY && v->queued) {
@@ -657,6 +679,7 @@ static void wake(struct host *h, struct host_vcpu *v, u64 now)
 
 	charge_lone(h, v->queue, now);
 	v->state.runnable = 1;
+	v->preempted = false;
 	v->waits_since_ns = now;
 	answer(h, v, sy_wake(&policy, &v->queue->state, &v->domain->state, &v->state, now), now);
 	/* One that was parked and no longer is has been queued by that. */
@@ -669,7 +692,10 @@ static void end_wait(struct host_vcpu *v, u64 now)
 	u64 wait_ns = now > v->waits_since_ns ? now - v->waits_since_ns : 0;
 
 	v->waited_ns += wait_ns;
+	v->parked_ns += parked_wait_ns(v, now);
 	v->worst_wait_ns = max(v->worst_wait_ns, wait_ns);
+	v->waits++;
+	v->late_waits += wait_ns > sy_late_ns(&policy);
 }
 
 /* It has nothing more to do: it ran and was charged, or it waited. */
@@ -721,17 +747,76 @@ static void cf_check steelyard_sleep(const struct scheduler *ops, struct sched_u
 	finish(h, now);
 }
 
-/* Xen lets the pCPU choose again after this. */
+/* What summoning it promises; 0: nothing, or it does not wait. */
+static u64 rank(struct host *h, struct host_vcpu *v, u64 now)
+{
+	u64 waited_ns = now > v->waits_since_ns ? now - v->waits_since_ns : 0;
+	u32 facts = 0;
+
+	if (!v->queued)
+		return 0;
+	charge_lone(h, v->queue, now);
+	if (v->preempted)
+		facts |= SY_PREEMPTED;
+	if (v->in_kernel)
+		facts |= SY_IN_KERNEL;
+	return sy_rank(&policy, &v->queue->state, &v->domain->state, &v->state, facts, waited_ns, now);
+}
+
+static void summon(struct host *h, struct host_vcpu *v, u64 now)
+{
+	u32 requests = sy_summon(&policy, &v->queue->state, &v->domain->state, &v->state, now);
+
+	answer(h, v, requests, now);
+	if (requests & SY_RESCHEDULE)
+		interrupt(h, v->state.pcpu);
+}
+
+/* Summons those siblings of the spinning vCPU that the policy wants; returns how many. */
+static u32 summon_siblings(struct host *h, struct host_vcpu *spinner, enum sy_gang gang, u64 now)
+{
+	struct host_vcpu *v, *best = NULL;
+	u64 best_rank = 0;
+	u32 summoned = 0;
+
+	list_for_each_entry (v, &spinner->domain->vcpus, in_domain) {
+		u64 its_rank = rank(h, v, now);
+
+		if (its_rank && gang == SY_GANG_ALL) {
+			summon(h, v, now);
+			summoned++;
+		} else if (its_rank > best_rank) {
+			best_rank = its_rank;
+			best = v;
+		}
+	}
+	if (best) {
+		summon(h, best, now);
+		summoned++;
+	}
+	return summoned;
+}
+
+/*
+ * Xen calls this for a pause-loop exit and for a guest that yields, which is what a paravirtual one
+ * does when it has spun for long. It lets the pCPU choose again afterwards.
+ */
 static void cf_check steelyard_yield(const struct scheduler *ops, struct sched_unit *unit)
 {
 	struct host *h = host_of(ops);
 	struct host_vcpu *v = unit->priv;
+	enum sy_gang gang;
+	u32 summoned = 0;
 	u64 now = NOW();
 
 	if (!v->running)
 		return;
 	charge(h, h->pcpu[v->state.pcpu], now);
-	answer(h, v, sy_yield(&policy, &v->queue->state, &v->domain->state, &v->state, now), now);
+	gang = sy_spin(&policy, &v->domain->state, &v->state, now);
+	if (gang != SY_GANG_NONE)
+		summoned = summon_siblings(h, v, gang, now);
+	answer(h, v, sy_spun(&policy, &v->queue->state, &v->domain->state, &v->state, summoned, now), now);
+	finish(h, now);
 }
 
 static void cf_check steelyard_context_saved(const struct scheduler *ops, struct sched_unit *unit)
@@ -871,12 +956,20 @@ static void reset_if_due(struct host *h, struct host_pcpu *p, struct host_vcpu *
 				sy_reweigh(&policy, &h->governor, &d->state);
 }
 
+/* Time between ticks while this vCPU runs; 0: none. */
+static u64 tick_ns_of(const struct host_vcpu *v)
+{
+	u64 tick_ns = sy_tick_ns(&policy), own_ns = v->domain->state.tick_ns;
+
+	return own_ns ? min(tick_ns, own_ns) : tick_ns;
+}
+
 /* 6. */
 static bool start(struct host *h, struct host_pcpu *p, struct host_vcpu *v, u64 now)
 {
 	unsigned int cpu = p->state.id;
 	bool migrates = v->ran_on != SY_NONE && v->ran_on != cpu;
-	u64 tick_ns = sy_tick_ns(&policy);
+	u64 tick_ns = tick_ns_of(v);
 
 	end_wait(v, now);
 	v->running = true;
@@ -890,13 +983,26 @@ static bool start(struct host *h, struct host_pcpu *p, struct host_vcpu *v, u64 
 	sy_start(&policy, &v->queue->state, &p->state, &v->state, now);
 	settle_on(h, v, cpu);
 
-	if (tick_ns && !timer_is_active(&p->tick)) {
+	if (tick_ns && (!timer_is_active(&p->tick) || p->tick_ns != tick_ns)) {
 		/* pCPUs tick in turn, and none when accounting and slices of whole ticks end. */
 		u64 phase_ns = tick_ns * (2 * cpu + 1) / (2 * num_present_cpus()) % tick_ns;
 
+		p->tick_ns = tick_ns;
 		set_timer(&p->tick, now + tick_ns - (now + tick_ns - phase_ns) % tick_ns);
 	}
 	return migrates;
+}
+
+/* Of a vCPU that is still in its place on this pCPU. */
+static bool in_guest_kernel(struct vcpu *vcpu)
+{
+#ifdef CONFIG_X86
+	if (is_hvm_vcpu(vcpu))
+		return hvm_get_cpl(vcpu) == 0;
+	return vcpu->arch.flags & TF_kernel_mode;
+#else
+	return true;
+#endif
 }
 
 static void cf_check steelyard_schedule(const struct scheduler *ops, struct sched_unit *unit,
@@ -941,6 +1047,8 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 			/* 5. */
 			vacate(p);
 			previous->waits_since_ns = now;
+			previous->preempted = true;
+			previous->in_kernel = in_guest_kernel(previous->unit->vcpu_list);
 			if (!previous->parked && previous->move_to == SY_NONE)
 				enqueue(previous, now);
 		}
@@ -1000,7 +1108,8 @@ static void cf_check tick_timer(void *data)
 	/* Ticks stop while a pCPU is idle. */
 	if (v) {
 		now = NOW();
-		set_timer(&p->tick, now + sy_tick_ns(&policy));
+		p->tick_ns = tick_ns_of(v);
+		set_timer(&p->tick, now + p->tick_ns);
 		charge(h, p, now);
 		requests = sy_tick(&policy, &h->accounting, &p->queue->state, &p->state, &v->domain->state,
 				   &v->state, now);
@@ -1081,6 +1190,61 @@ static void cf_check account_timer(void *data)
 	spin_unlock_irqrestore(&h->lock, flags);
 }
 
+/* What happened to the vCPU since it was created. */
+static void add_sums(struct host *h, const struct host_vcpu *v, struct sy_sample *sums, u64 now)
+{
+	const struct host_pcpu *p = h->pcpu[v->state.pcpu];
+
+	sums->gotten_ns += v->gotten_ns;
+	sums->waited_ns += v->waited_ns - v->parked_ns;
+	sums->waits += v->waits;
+	sums->late_waits += v->late_waits;
+	if (v->running && now > p->charged_ns)
+		sums->gotten_ns += now - p->charged_ns;
+	else if (!v->running && v->state.runnable && now > v->waits_since_ns)
+		sums->waited_ns += now - v->waits_since_ns - parked_wait_ns(v, now);
+}
+
+static void sample_domain(struct host *h, struct host_domain *d, u64 now)
+{
+	struct sy_sample sums = d->departed, sample;
+	const struct host_vcpu *v;
+
+	list_for_each_entry (v, &d->vcpus, in_domain)
+		add_sums(h, v, &sums, now);
+	sums.interval_ns = now;
+	sums.packets = d->packets;
+	sample = (struct sy_sample){
+		.interval_ns = sums.interval_ns - d->sampled.interval_ns,
+		.gotten_ns = sums.gotten_ns - d->sampled.gotten_ns,
+		.waited_ns = sums.waited_ns - d->sampled.waited_ns,
+		.packets = sums.packets - d->sampled.packets,
+		.waits = sums.waits - d->sampled.waits,
+		.late_waits = sums.late_waits - d->sampled.late_waits,
+	};
+	d->sampled = sums;
+	sy_sample_domain(&policy, &h->governor, &d->state, &sample);
+}
+
+/* Tells the governors what happened since the sample before. */
+static void cf_check sample_timer(void *data)
+{
+	struct host *h = data;
+	struct host_domain *d;
+	unsigned long flags;
+	u64 now;
+
+	spin_lock_irqsave(&h->lock, flags);
+	now = NOW();
+	sy_sample_begin(&policy, &h->governor, cpumask_weight(&h->pcpus), now);
+	list_for_each_entry (d, &h->domains, in_host)
+		sample_domain(h, d, now);
+	list_for_each_entry (d, &h->domains, in_host)
+		sy_sample_settle(&policy, &h->governor, &d->state);
+	set_timer(&h->sample, now + sy_sample_ns(&policy));
+	spin_unlock_irqrestore(&h->lock, flags);
+}
+
 /* ---- vCPUs, domains and pCPUs come and go ---- */
 
 static struct sched_resource *cf_check steelyard_pick_resource(const struct scheduler *ops,
@@ -1155,6 +1319,7 @@ static void cf_check steelyard_insert_unit(const struct scheduler *ops, struct s
 	sched_set_res(unit, steelyard_pick_resource(ops, unit));
 	cpu = sched_unit_master(unit);
 	v->state.pcpu = cpu;
+	v->state.index = unit->unit_id;
 	v->queue = h->pcpu[cpu]->queue;
 	v->inserted = true;
 	h->pcpu[cpu]->vcpus++;
@@ -1196,6 +1361,7 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 	if (left & SY_DOMAIN_TIMER)
 		set_or_stop(&v->domain->timer, v->domain->state.timer_ns);
 	answer_for_queue(h, q, left, now);
+	add_sums(h, v, &v->domain->departed, now);
 	h->pcpu[v->state.pcpu]->vcpus--;
 	stop_timer(&v->timer);
 	v->inserted = false;
@@ -1209,6 +1375,7 @@ static void *cf_check steelyard_alloc_domdata(const struct scheduler *ops, struc
 	struct host *h = host_of(ops);
 	struct host_domain *d = xzalloc(struct host_domain);
 	unsigned long flags;
+	u64 now;
 
 	if (!d)
 		return ERR_PTR(-ENOMEM);
@@ -1217,7 +1384,9 @@ static void *cf_check steelyard_alloc_domdata(const struct scheduler *ops, struc
 	init_timer(&d->timer, domain_timer, d, smp_processor_id());
 	d->state.id = domain->domain_id + 1;
 	spin_lock_irqsave(&h->lock, flags);
-	sy_domain_init(&policy, &d->state, &settings, domain->max_vcpus, NOW());
+	now = NOW();
+	d->sampled.interval_ns = now;
+	sy_domain_init(&policy, &d->state, &settings, domain->max_vcpus, now);
 	list_add_tail(&d->in_host, &h->domains);
 	spin_unlock_irqrestore(&h->lock, flags);
 	return d;
@@ -1319,10 +1488,14 @@ static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, un
 	if (cpumask_weight(&h->pcpus) == 1)
 		sy_accounting_init(&policy, &h->accounting, 1);
 	h->accounting.pcpus = cpumask_weight(&h->pcpus);
-	if (sy_account_ns(&policy) && !h->accounts) {
-		h->accounts = true;
+	if (!h->begun) {
+		h->begun = true;
 		init_timer(&h->account, account_timer, h, cpu);
-		set_timer(&h->account, NOW() + sy_account_ns(&policy));
+		init_timer(&h->sample, sample_timer, h, cpu);
+		if (sy_account_ns(&policy))
+			set_timer(&h->account, NOW() + sy_account_ns(&policy));
+		if (sy_sample_ns(&policy))
+			set_timer(&h->sample, NOW() + sy_sample_ns(&policy));
 	}
 	spin_unlock(&h->lock);
 	return &h->lock;
@@ -1382,32 +1555,15 @@ static void cf_check steelyard_deinit(struct scheduler *ops)
 	spin_lock(&hosts_lock);
 	list_del(&h->in_hosts);
 	spin_unlock(&hosts_lock);
-	if (h->accounts)
+	if (h->begun) {
 		kill_timer(&h->account);
+		kill_timer(&h->sample);
+	}
 	xfree(h);
 	ops->sched_data = NULL;
 }
 
 /* ---- The policy and its parameters ---- */
-
-static const struct sy_description *const disciplines[SY_DISCIPLINES] = {
-	[SY_SEDF] = &sedf_description,
-	[SY_CREDIT] = &credit_description,
-	[SY_CREDIT2] = &credit2_description,
-	[SY_FAIR] = &fair_description,
-};
-
-static const struct sy_description *const governors[SY_GOVERNORS] = {
-	[SY_RESET_BOOST] = &reset_boost_description,
-};
-
-/* Policies that have a name of their own. */
-static const struct {
-	const char *name;
-	const char *meaning;
-} published[] = {
-	{ "mcredit2", "credit2@xen-4.5+reset-boost" },
-};
 
 /* The next part of a text up to the separator, which is cut off; null at the end. */
 static char *__init next_part(char **text, char separator)
@@ -1423,6 +1579,28 @@ static char *__init next_part(char **text, char separator)
 	return part;
 }
 
+/* Adds a governor with its defaults to `policy`, whose discipline is described. */
+static int __init add_governor(const char *name, const struct sy_description *discipline)
+{
+	const struct sy_description *governor;
+	unsigned int g, i;
+
+	for (g = 0; g < SY_GOVERNORS && strcmp(name, sy_governors[g]->name); g++)
+		;
+	if (g == SY_GOVERNORS)
+		return -EINVAL;
+	governor = sy_governors[g];
+	if (!(governor->disciplines & 1 << policy.discipline)) {
+		printk(XENLOG_ERR "steelyard: %s has no meaning for %s: %s\n", governor->name,
+		       discipline->name, governor->reason);
+		return -EINVAL;
+	}
+	policy.governors |= 1 << g;
+	for (i = 0; i < governor->parameters; i++)
+		policy.governor_parameter[g][i] = governor->parameter[i].value[0];
+	return 0;
+}
+
 /* Sets `policy` to the defaults of the one named. */
 static int __init policy_by_name(const char *name)
 {
@@ -1431,16 +1609,16 @@ static int __init policy_by_name(const char *name)
 	unsigned int i, chosen = SY_NONE;
 
 	safe_strcpy(text, name);
-	for (i = 0; i < ARRAY_SIZE(published); i++)
-		if (!strcmp(name, published[i].name))
-			safe_strcpy(text, published[i].meaning);
+	for (i = 0; i < SY_PUBLISHED; i++)
+		if (!strcmp(name, sy_published[i].name))
+			safe_strcpy(text, sy_published[i].meaning);
 	memset(&policy, 0, sizeof(policy));
 	vintage = next_part(&rest, '+');
 	part = next_part(&vintage, '@');
 	for (i = 0; part && i < SY_DISCIPLINES; i++) {
-		if (!strcmp(part, disciplines[i]->name)) {
+		if (!strcmp(part, sy_disciplines[i]->name)) {
 			policy.discipline = i;
-			description = disciplines[i];
+			description = sy_disciplines[i];
 		}
 	}
 	if (!description)
@@ -1453,14 +1631,10 @@ static int __init policy_by_name(const char *name)
 	for (i = 0; i < description->parameters; i++)
 		policy.parameter[i] = description->parameter[i].value[chosen];
 	while ((part = next_part(&rest, '+'))) {
-		const struct sy_description *governor = governors[SY_RESET_BOOST];
+		int error = add_governor(part, description);
 
-		/* The only governor there is, and it has a meaning for credit2 only. */
-		if (strcmp(part, governor->name) || policy.discipline != SY_CREDIT2)
-			return -EINVAL;
-		policy.governors |= 1 << SY_RESET_BOOST;
-		for (i = 0; i < governor->parameters; i++)
-			policy.governor_parameter[SY_RESET_BOOST][i] = governor->parameter[i].value[0];
+		if (error)
+			return error;
 	}
 	return 0;
 }
@@ -1470,7 +1644,7 @@ static bool for_each_parameter(bool (*visit)(const char *name, const struct sy_p
 					     u64 *value, void *data),
 			       void *data)
 {
-	const struct sy_description *description = disciplines[policy.discipline];
+	const struct sy_description *description = sy_disciplines[policy.discipline];
 	unsigned int g, i;
 
 	for (i = 0; i < description->parameters; i++)
@@ -1480,7 +1654,7 @@ static bool for_each_parameter(bool (*visit)(const char *name, const struct sy_p
 	for (g = 0; g < SY_GOVERNORS; g++) {
 		if (!(policy.governors & 1 << g))
 			continue;
-		description = governors[g];
+		description = sy_governors[g];
 		for (i = 0; i < description->parameters; i++) {
 			char name[64];
 
@@ -1600,8 +1774,8 @@ static s64 credit(const struct host_vcpu *v)
 	return sy_credit(&policy, &v->queue->state, &v->state);
 }
 
-#define STATISTICS_HEAD "domain vcpu pcpu weight weight_now cap_percent gotten_ns waited_ns worst_wait_ns " \
-			"switches migrations resets credit\n"
+#define STATISTICS_HEAD "domain vcpu pcpu weight weight_now slice_now_ns cap_percent gotten_ns waited_ns " \
+			"worst_wait_ns switches migrations resets credit\n"
 
 /* One line for a vCPU, as of now; resets are those that its domain caused. */
 static int statistics_line(char *text, size_t size, struct host *h, struct host_vcpu *v, u64 now)
@@ -1614,10 +1788,11 @@ static int statistics_line(char *text, size_t size, struct host *h, struct host_
 	else if (v->state.runnable && now > v->waits_since_ns)
 		waits_ns = now - v->waits_since_ns;
 	return scnprintf(text, size,
-			 "%u %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+			 "%u %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
 			 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 "\n",
 			 v->unit->domain->domain_id, v->unit->unit_id, v->state.pcpu, d->state.settings.weight,
-			 d->state.weight, d->state.settings.cap_percent, v->gotten_ns, v->waited_ns + waits_ns,
+			 d->state.weight, d->state.slice_ns, d->state.settings.cap_percent, v->gotten_ns,
+			 v->waited_ns + waits_ns,
 			 max(v->worst_wait_ns, waits_ns), v->switches, v->migrations, d->resets, credit(v));
 }
 
@@ -1751,19 +1926,24 @@ static int cf_check parameter_read(const struct hypfs_entry *entry, XEN_GUEST_HA
 	return copy_to_guest(to, text, size) ? -EFAULT : 0;
 }
 
+/* What dom0 writes, as a text of at most VALUE_BYTES. */
+static int copy_text(char *text, XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	if (!size || size > VALUE_BYTES)
+		return -EDOM;
+	if (copy_from_guest(text, from, size))
+		return -EFAULT;
+	return text[size - 1] ? -EINVAL : 0;
+}
+
 static int cf_check parameter_write(struct hypfs_entry_leaf *leaf,
 				    XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
 {
 	const struct parameter_leaf *p = parameter_leaf(&leaf->e);
 	char text[VALUE_BYTES];
+	int result = copy_text(text, from, size);
 
-	if (!size || size > sizeof(text))
-		return -EDOM;
-	if (copy_from_guest(text, from, size))
-		return -EFAULT;
-	if (text[size - 1])
-		return -EINVAL;
-	return parse_value(p->parameter, text, p->value);
+	return result ? result : parse_value(p->parameter, text, p->value);
 }
 
 static const struct hypfs_funcs parameter_funcs = {
@@ -1775,9 +1955,65 @@ static const struct hypfs_funcs parameter_funcs = {
 	.findentry = hypfs_leaf_findentry,
 };
 
+/* So many packets has this domain received by now. */
+static int tell_packets(u64 domain_id, u64 packets)
+{
+	int result = -ENOENT;
+	struct host_domain *d;
+	unsigned long flags;
+	struct host *h;
+
+	spin_lock(&hosts_lock);
+	list_for_each_entry (h, &hosts, in_hosts) {
+		spin_lock_irqsave(&h->lock, flags);
+		list_for_each_entry (d, &h->domains, in_host) {
+			if (d->state.id != domain_id + 1)
+				continue;
+			/* What was before the first time nobody has sampled. */
+			if (!d->packets)
+				d->sampled.packets = packets;
+			d->packets = max(packets, d->packets);
+			result = 0;
+		}
+		spin_unlock_irqrestore(&h->lock, flags);
+	}
+	spin_unlock(&hosts_lock);
+	return result;
+}
+
+/* Xen does not see packets; dom0, which moves them, tells: "DOMAIN PACKETS". */
+static int cf_check packets_write(struct hypfs_entry_leaf *leaf,
+				  XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	char text[VALUE_BYTES];
+	const char *rest, *end;
+	u64 domain_id, packets;
+	int result = copy_text(text, from, size);
+
+	if (result)
+		return result;
+	domain_id = simple_strtoull(text, &rest, 10);
+	if (rest == text || *rest++ != ' ')
+		return -EINVAL;
+	packets = simple_strtoull(rest, &end, 10);
+	if (end == rest || *end)
+		return -EINVAL;
+	return tell_packets(domain_id, packets);
+}
+
+static const struct hypfs_funcs packets_funcs = {
+	.enter = hypfs_node_enter,
+	.exit = hypfs_node_exit,
+	.read = hypfs_read_leaf,
+	.write = packets_write,
+	.getsize = hypfs_getsize,
+	.findentry = hypfs_leaf_findentry,
+};
+
 static HYPFS_DIR_INIT(steelyard_dir, "steelyard");
 static HYPFS_DIR_INIT(parameters_dir, "parameters");
 static HYPFS_STRING_INIT(policy_leaf, "policy");
+static HYPFS_VARSIZE_INIT(packets_leaf, XEN_HYPFS_TYPE_STRING, "packets", VALUE_BYTES, &packets_funcs);
 static HYPFS_VARSIZE_INIT(statistics_leaf, XEN_HYPFS_TYPE_STRING, "vcpus", 0, &statistics_funcs);
 
 static bool cf_check add_parameter(const char *name, const struct sy_parameter *parameter, u64 *value,
@@ -1812,6 +2048,10 @@ static int __init cf_check steelyard_hypfs_init(void)
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
+	if (policy.governors & 1 << SY_APP_SLICE) {
+		hypfs_string_set_reference(&packets_leaf, "");
+		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);
+	}
 	hypfs_add_dir(&steelyard_dir, &parameters_dir, true);
 	for_each_parameter(add_parameter, NULL);
 	return 0;

@@ -9,6 +9,8 @@ fn main() {
         .flag("-fno-strict-aliasing")
         // Without it position-independent code may not inline one function into another.
         .flag("-fvisibility=hidden")
+        // Debug information does without; each call of the core would pay for one.
+        .force_frame_pointer(false)
         .flag("-Wstrict-prototypes")
         // Every discipline answers a call with the same arguments, used or not.
         .flag("-Wno-unused-parameter")

@@ -6,10 +6,12 @@
  *
  * Command line, times in ns of Xen's clock (since the host's boot):
  *	begin=, end=	what happens between the two is measured
+ *	start=		until so long after begin it sleeps
  *	compute=	CPU time between two sleeps; 0: no sleep
  *	sleep=		length of a sleep
  *	jitter=		percent by which each of both times is longer or shorter, evenly distributed
  *	seed=		above 0, of that distribution
+ *	yields=		1: yields after every few ms of computing, as one does that has spun for a lock
  *	vcpus=
  * At the end vCPU 0 prints a line for each vCPU on the console; the domain then sleeps for good.
  */
@@ -60,6 +62,7 @@ struct measured {
 	u64 seen_entry, seen_waited; /* the last run state looked at */
 	u64 worst_wait, switches;
 	u64 rounds; /* of computing */
+	u64 pauses;
 	u64 random;
 	volatile u32 done;
 } __attribute__((aligned(64)));
@@ -70,7 +73,7 @@ static struct measured measured[VCPUS_MAX];
 unsigned char stacks[VCPUS_MAX][STACK_BYTES] __attribute__((aligned(4096)));
 static struct vcpu_info vcpu_infos[PAGE_BYTES / sizeof(struct vcpu_info)] __attribute__((aligned(4096)));
 static struct vcpu_guest_context context;
-static u64 begin, end, compute, sleep_time, jitter, seed, vcpus;
+static u64 begin, end, start_after, compute, sleep_time, jitter, seed, yields, vcpus;
 static volatile u64 sink;
 
 extern void start_other(void);
@@ -257,11 +260,16 @@ static void work(u64 vcpu)
 	m->worst_wait = 0;
 	m->switches = 0;
 	m->random = seed * VCPUS_MAX + vcpu;
-	compute_until = m->at_begin[RUNSTATE_running] + draw(m, compute);
+	while (now(vcpu) < begin + start_after)
+		sleep_until(begin + start_after);
+	look(vcpu, times);
+	compute_until = times[RUNSTATE_running] + draw(m, compute);
 	for (;;) {
 		for (i = 0; i < 200; i++)
 			sink++;
 		let_other_pcpus_run();
+		if (yields && !(++m->pauses % 256))
+			hypercall(__HYPERVISOR_sched_op, SCHEDOP_yield, 0, 0);
 		time = look(vcpu, times);
 		if (time >= end)
 			break;
@@ -335,10 +343,12 @@ void start(struct start_info *start_info)
 	console = (void *)((char *)info + 2 * PAGE_BYTES);
 	begin = option("begin");
 	end = option("end");
+	start_after = option("start");
 	compute = option("compute");
 	sleep_time = option("sleep");
 	jitter = option("jitter");
 	seed = option("seed");
+	yields = option("yields");
 	vcpus = option("vcpus");
 	if (vcpus > VCPUS_MAX)
 		vcpus = VCPUS_MAX;

@@ -10,6 +10,8 @@
  * than OVER looks for better work in other queues.
  *
  * Source: Xen, xen/common/sched_credit.c (3.3.0, 4.2, 4.5) and xen/common/sched/credit.c (4.20).
+ * The vintage xen-3.3-fujitsu is 3.3 with the first improvement of Nishiguchi, "Evaluation and
+ * improvement of credit scheduler for client virtualization", Xen Summit Tokyo, November 2008.
  *
  * State: per vCPU credits, priority, whether it is on the active list, parked, yielding; per
  * domain how many of its vCPUs are active; per host the weight of what is active and the balance
@@ -17,10 +19,11 @@
  * when it may steal next. A vCPU becomes active when a tick finds it running and leaves when it
  * has saved more than one accounting's credits.
  *
- * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns).
+ * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns), d->tick_ns; v->boost_ns,
+ * time that it runs in BOOST and does not pay for.
  *
- * Parameters that tell the vintages apart: debit, overflow, weight_per, ratelimit*, yield, wake,
- * steal_*.
+ * Parameters that tell the vintages apart: debit, credits_per_ms, overflow, level, boost_slice_ns,
+ * weight_per, ratelimit*, yield, wake, steal_*.
  *
  * Readings
  *  - Xen moves a domain that was held at its peak to the head of its list if one before it took
@@ -33,6 +36,9 @@
  *  - A yield lets the head of the queue go first, whatever its priority, once. Then the vCPU is
  *    queued behind its equals; Xen also leaves one of lower priority between.
  *  - A yield that nobody took up is forgotten at the next tick.
+ *  - overflow kept: the talk says that a vCPU above its upper bound keeps its credit; it keeps the
+ *    bound, and as in 3.3 it is no longer active. level: each active vCPU gets the mean of its
+ *    domain's, rounded down, so that all have the same priority after accounting.
  *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first.
  *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
@@ -42,67 +48,76 @@
 #include "../vocabulary.h"
 
 #define CREDIT_SOURCE "xen/common/sched/credit.c "
+#define CREDIT_FUJITSU "Nishiguchi 2008, first improvement"
 
 #define CREDIT_PARAMETERS(X) \
 	X(CREDIT_SLICE_NS, "slice_ns", "ns", SY_MS, SY_S, \
 	  "longest run, and time between accountings", CREDIT_SOURCE "CSCHED_DEFAULT_TSLICE_MS", \
-	  30 * SY_MS, 30 * SY_MS, 30 * SY_MS, 30 * SY_MS) \
+	  30 * SY_MS, 30 * SY_MS, 30 * SY_MS, 30 * SY_MS, 30 * SY_MS) \
 	X(CREDIT_TICKS_PER_SLICE, "ticks_per_slice", "count", 1, 1000, \
 	  "ticks of a pCPU per slice_ns", CREDIT_SOURCE "CSCHED_TICKS_PER_TSLICE", \
-	  3, 3, 3, 3) \
+	  3, 3, 3, 3, 3) \
 	X(CREDIT_CREDITS_PER_MS, "credits_per_ms", "credits/ms", 1, 1000, \
 	  "price of 1 ms of a pCPU", \
 	  CREDIT_SOURCE "CSCHED_CREDITS_PER_MSEC; 3.3: CSCHED_CREDITS_PER_TICK", \
-	  10, 10, 10, 10) \
+	  10, 1000, 10, 10, 10) \
 	X(CREDIT_DEBIT, "debit", "flat|exact", 0, 1, \
 	  "who runs at a tick pays for a whole tick, or everyone for the time it ran", \
 	  CREDIT_SOURCE "csched_vcpu_acct(); burn_credits()", \
-	  CREDIT_DEBIT_FLAT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT) \
-	X(CREDIT_OVERFLOW, "overflow", "zero|half", 0, 1, \
-	  "what remains of credits above one accounting's", CREDIT_SOURCE "csched_acct()", \
-	  CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF) \
+	  CREDIT_DEBIT_FLAT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, \
+	  CREDIT_DEBIT_EXACT) \
+	X(CREDIT_OVERFLOW, "overflow", "zero|half|kept", 0, 2, \
+	  "what remains of credits above one accounting's: nothing, half of all, or one accounting's", \
+	  CREDIT_SOURCE "csched_acct()", \
+	  CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_KEPT, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF, \
+	  CREDIT_OVERFLOW_HALF) \
 	X(CREDIT_WEIGHT_PER, "weight_per", "domain|vcpu", 0, 1, \
 	  "whether weight counts once per domain or once per active vCPU", \
 	  CREDIT_SOURCE "__csched_vcpu_acct_start()", \
-	  CREDIT_WEIGHT_PER_DOMAIN, CREDIT_WEIGHT_PER_VCPU, CREDIT_WEIGHT_PER_VCPU, \
-	  CREDIT_WEIGHT_PER_VCPU) \
+	  CREDIT_WEIGHT_PER_DOMAIN, CREDIT_WEIGHT_PER_DOMAIN, CREDIT_WEIGHT_PER_VCPU, \
+	  CREDIT_WEIGHT_PER_VCPU, CREDIT_WEIGHT_PER_VCPU) \
 	X(CREDIT_RATELIMIT_NS, "ratelimit_ns", "ns", 0, SY_S, \
 	  "a vCPU that started less than this ago is not preempted, at most slice_ns", \
 	  "xen/common/sched/core.c SCHED_DEFAULT_RATELIMIT_US", \
-	  0, SY_MS, SY_MS, SY_MS) \
+	  0, 0, SY_MS, SY_MS, SY_MS) \
 	X(CREDIT_RATELIMIT_SLICE, "ratelimit_slice", "whole|rest", 0, 1, \
 	  "who was not preempted because of the ratelimit runs on for all of it, or for its rest", \
 	  CREDIT_SOURCE "csched_schedule()", \
 	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_WHOLE, \
-	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_REST) \
+	  CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_REST) \
 	X(CREDIT_RATELIMIT_YIELD, "ratelimit_yield", "kept|lifted", 0, 1, \
 	  "whether a yield lifts the ratelimit", CREDIT_SOURCE "csched_schedule()", \
 	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_KEPT, \
-	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_LIFTED) \
+	  CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_LIFTED) \
 	X(CREDIT_YIELD, "yield", "behind_equals|behind_lower", 0, 1, \
 	  "whom a vCPU that yields lets go first: its equals, or also one of lower priority", \
 	  CREDIT_SOURCE "__runq_insert()", \
-	  CREDIT_YIELD_BEHIND_EQUALS, CREDIT_YIELD_BEHIND_LOWER, CREDIT_YIELD_BEHIND_LOWER, \
-	  CREDIT_YIELD_BEHIND_LOWER) \
+	  CREDIT_YIELD_BEHIND_EQUALS, CREDIT_YIELD_BEHIND_EQUALS, CREDIT_YIELD_BEHIND_LOWER, \
+	  CREDIT_YIELD_BEHIND_LOWER, CREDIT_YIELD_BEHIND_LOWER) \
 	X(CREDIT_WAKE, "wake", "all_idle|one_idle|idle_first", 0, 2, \
 	  "whom a wake interrupts if the last pCPU is busy: " \
 	  "that one if lower priority runs there, and all idle ones; likewise and one idle one; " \
 	  "or one idle one, else that one", \
 	  CREDIT_SOURCE "__runq_tickle()", \
-	  CREDIT_WAKE_ALL_IDLE, CREDIT_WAKE_ONE_IDLE, CREDIT_WAKE_IDLE_FIRST, \
-	  CREDIT_WAKE_IDLE_FIRST) \
+	  CREDIT_WAKE_ALL_IDLE, CREDIT_WAKE_ALL_IDLE, CREDIT_WAKE_ONE_IDLE, \
+	  CREDIT_WAKE_IDLE_FIRST, CREDIT_WAKE_IDLE_FIRST) \
 	X(CREDIT_STEAL_INTERVAL_NS, "steal_interval_ns", "ns", 0, SY_S, \
 	  "time between two looks of a pCPU into other queues while it has work of its own", \
 	  CREDIT_SOURCE "load_balance_ratelimit", \
-	  0, 0, 0, SY_MS) \
+	  0, 0, 0, 0, SY_MS) \
 	X(CREDIT_STEAL_YIELDED, "steal_yielded", "no|yes", 0, 1, \
 	  "whether a vCPU that yielded and waits since may be stolen", \
 	  CREDIT_SOURCE "csched_runq_steal()", \
-	  1, 1, 1, 0) \
+	  1, 1, 1, 1, 0) \
 	X(CREDIT_MIGRATION_DELAY_NS, "migration_delay_ns", "ns", 0, SY_S, \
 	  "a vCPU that ran less than this ago is cache-hot and not stolen", \
 	  CREDIT_SOURCE "vcpu_migration_delay_us", \
-	  0, 0, 0, 0)
+	  0, 0, 0, 0, 0) \
+	X(CREDIT_LEVEL, "level", "no|yes", 0, 1, \
+	  "whether the active vCPUs of a domain have their credits levelled before accounting", \
+	  CREDIT_FUJITSU, 0, 1, 0, 0, 0) \
+	X(CREDIT_BOOST_SLICE_NS, "boost_slice_ns", "ns", 0, SY_S, \
+	  "longest run in BOOST; 0: slice_ns", CREDIT_FUJITSU, 0, 2 * SY_MS, 0, 0, 0)
 
 /* The choices, in the order of their names above. */
 enum {
@@ -113,6 +128,7 @@ enum {
 enum {
 	CREDIT_OVERFLOW_ZERO,
 	CREDIT_OVERFLOW_HALF,
+	CREDIT_OVERFLOW_KEPT,
 };
 
 enum {
@@ -172,6 +188,7 @@ struct credit_vcpu {
 struct credit_domain {
 	u64 active_vcpus;
 	u64 weight; /* that the host's total counts */
+	s64 credits; /* sum over its active vCPUs */
 };
 
 struct credit_queue {
@@ -195,6 +212,9 @@ struct credit_accounting {
 	/* From its domain to the vCPUs: */
 	u64 share; /* credits for each active vCPU */
 	u64 cap_share; /* each one's part of the cap */
+	s64 level; /* mean credits of its active vCPUs, rounded down */
+	/* From a vCPU to a governor: */
+	u64 unused; /* credits that it had above one accounting's */
 };
 
 _Static_assert(sizeof(struct credit_vcpu) <= SY_VCPU_WORDS * sizeof(u64), "state fits");
@@ -294,9 +314,33 @@ SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_
 	return 0;
 }
 
-static inline void credit_pay(struct credit_vcpu *cv, u64 credits)
+static inline void credit_set(struct credit_domain *cd, struct credit_vcpu *cv, s64 credits)
 {
-	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
+	if (cv->active)
+		cd->credits += credits - cv->credits;
+	cv->credits = credits;
+}
+
+static inline void credit_pay(struct credit_domain *cd, struct credit_vcpu *cv, u64 credits)
+{
+	credit_set(cd, cv, sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST));
+}
+
+/* What is left to pay of a time after the vCPU's boost. */
+static inline u64 credit_spend_boost(struct sy_vcpu *v, u64 ran_ns)
+{
+	u64 spent_ns = sy_min(ran_ns, v->boost_ns);
+
+	v->boost_ns -= spent_ns;
+	return ran_ns - spent_ns;
+}
+
+/* In effect: who has a credit's worth of boost or more is in BOOST. */
+static inline u32 credit_priority(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	if (v->boost_ns && v->boost_ns * p->parameter[CREDIT_CREDITS_PER_MS] >= SY_MS)
+		return CREDIT_BOOST;
+	return credit_vcpu_const(v)->priority;
 }
 
 SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
@@ -306,10 +350,11 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 
 	cv->charged_ns = now;
 	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_EXACT) {
-		u64 owed = sy_min(ran_ns, 1ULL << 50) * credit_per_ms(p) + cv->residual;
+		u64 owed = sy_min(credit_spend_boost(v, ran_ns), 1ULL << 50) * credit_per_ms(p) +
+			   cv->residual;
 
 		cv->residual = owed % SY_MS;
-		credit_pay(cv, owed / SY_MS);
+		credit_pay(credit_domain(d), cv, owed / SY_MS);
 	}
 	return 0;
 }
@@ -317,6 +362,12 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 SY_FN s64 credit_credits(const struct sy_vcpu *v)
 {
 	return credit_vcpu_const(v)->credits;
+}
+
+/* Debt is forgiven below the floor, so only who has credit left may be summoned out of turn. */
+static inline bool credit_may_borrow(const struct sy_vcpu *v)
+{
+	return credit_credits(v) >= 0;
 }
 
 /* ---- Who is next, for how long ---- */
@@ -327,13 +378,13 @@ SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	struct credit_vcpu *cv = credit_vcpu(v);
 
 	cv->running = 0;
-	return cv->priority;
+	return credit_priority(p, v);
 }
 
 SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		      const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
-	return (s64)credit_vcpu_const(running)->priority - (s64)credit_vcpu_const(v)->priority;
+	return (s64)credit_priority(p, running) - (s64)credit_priority(p, v);
 }
 
 /* How long the vCPU that runs on c is still protected from preemption. */
@@ -343,6 +394,9 @@ static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy
 	u64 limit_ns = sy_min(p->parameter[CREDIT_RATELIMIT_NS], credit_slice_parameter(p));
 	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
 
+	/* Before 4.2 nobody is. */
+	if (!limit_ns)
+		return 0;
 	if (running->yielded &&
 	    p->parameter[CREDIT_RATELIMIT_YIELD] == CREDIT_RATELIMIT_YIELD_LIFTED)
 		return 0;
@@ -363,7 +417,7 @@ SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy
 		return SY_STOP;
 	if (ran->yielded && p->parameter[CREDIT_YIELD] == CREDIT_YIELD_BEHIND_LOWER)
 		return SY_TAKE;
-	return credit_vcpu_const(candidate)->priority <= ran->priority ? SY_TAKE : SY_STOP;
+	return credit_priority(p, candidate) <= credit_priority(p, best) ? SY_TAKE : SY_STOP;
 }
 
 SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c,
@@ -374,7 +428,7 @@ SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 	if (best) {
 		const struct credit_vcpu *chosen = credit_vcpu_const(best);
 
-		if (chosen->priority < CREDIT_OVER || now < cc->steal_ns)
+		if (credit_priority(p, best) < CREDIT_OVER || now < cc->steal_ns)
 			return false;
 		if (chosen->running && credit_protected_ns(p, c, chosen, now))
 			return false;
@@ -390,7 +444,7 @@ SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pc
 	const struct credit_vcpu *peer = credit_vcpu_const(candidate);
 	u64 waited_ns = now > peer->charged_ns ? now - peer->charged_ns : 0;
 
-	if (best && peer->priority >= credit_vcpu_const(best)->priority)
+	if (best && credit_priority(p, candidate) >= credit_priority(p, best))
 		return SY_STOP;
 	if (waited_ns < p->parameter[CREDIT_MIGRATION_DELAY_NS])
 		return SY_SKIP;
@@ -418,13 +472,16 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 {
 	const struct credit_vcpu *cv = credit_vcpu_const(v);
 	u64 slice_ns = d->slice_ns ? sy_min(d->slice_ns, SY_FOREVER) : credit_slice_parameter(p);
+	u32 priority = credit_priority(p, v);
 
+	if (priority == CREDIT_BOOST && p->parameter[CREDIT_BOOST_SLICE_NS])
+		slice_ns = sy_min(slice_ns, p->parameter[CREDIT_BOOST_SLICE_NS]);
 	if (next) {
 		u64 protected_ns = credit_protected_ns(p, c, cv, now);
-		u32 waits = credit_vcpu_const(next)->priority;
+		u32 waits = credit_priority(p, next);
 
 		if (protected_ns &&
-		    (waits < cv->priority || (waits == cv->priority && now > c->started_ns)))
+		    (waits < priority || (waits == priority && now > c->started_ns)))
 			return p->parameter[CREDIT_RATELIMIT_SLICE] == CREDIT_RATELIMIT_SLICE_REST ?
 				       protected_ns :
 				       sy_clamp(p->parameter[CREDIT_RATELIMIT_NS], 1,
@@ -453,6 +510,15 @@ static inline void credit_set_weight(const struct sy_policy *p, struct credit_ac
 	ca->weight += cd->weight * credit_weights(p, cd);
 }
 
+/* An active vCPU earns no more, and its weight leaves the host's total. */
+static inline void credit_retire(const struct sy_policy *p, struct credit_accounting *ca,
+				 struct credit_domain *cd, struct credit_vcpu *cv)
+{
+	cd->credits -= cv->credits;
+	cv->active = 0;
+	credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
+}
+
 static inline u64 credit_weight(const struct sy_domain *d)
 {
 	return sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
@@ -470,11 +536,19 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	if (cv->priority == CREDIT_BOOST)
 		cv->priority = CREDIT_UNDER;
 	cv->yielded = 0;
-	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_FLAT)
-		credit_pay(cv, credit_per_ms(p) * credit_tick_ns(p) / SY_MS);
+	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_FLAT) {
+		u64 tick_ns = credit_tick_ns(p);
+
+		if (d->tick_ns)
+			tick_ns = sy_min(tick_ns, d->tick_ns);
+		tick_ns = credit_spend_boost(v, tick_ns);
+		credit_pay(cd, cv, credit_per_ms(p) * tick_ns / SY_MS);
+	}
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus + (cv->active ? 0 : 1));
 	if (cv->active)
 		request |= SY_REPLACE;
+	else
+		cd->credits += cv->credits;
 	cv->active = 1;
 	if (cq->sorted != ca->accountings) {
 		cq->sorted = ca->accountings;
@@ -483,15 +557,13 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	return request;
 }
 
-/* It earns no more, and its weight leaves the host's total. */
 SY_FN void credit_vcpu_destroy(const struct sy_policy *p, struct sy_accounting *a,
 			       struct sy_domain *d, struct sy_vcpu *v)
 {
 	struct credit_domain *cd = credit_domain(d);
 
 	if (credit_vcpu(v)->active)
-		credit_set_weight(p, credit_accounting(a), cd, cd->weight, cd->active_vcpus - 1);
-	credit_vcpu(v)->active = 0;
+		credit_retire(p, credit_accounting(a), cd, credit_vcpu(v));
 }
 
 SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting *a, u64 now)
@@ -505,6 +577,17 @@ SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting 
 	ca->weight_left = ca->weight_total;
 	ca->below_peak = 0;
 	ca->balance = 0;
+}
+
+/* No division of signed values: the mean of a debt is that of its amount, rounded up. */
+static inline void credit_find_level(struct credit_accounting *ca, const struct credit_domain *cd)
+{
+	u64 vcpus = sy_max(cd->active_vcpus, 1);
+
+	if (cd->credits < 0)
+		ca->level = -(s64)credit_divide_up(-(u64)cd->credits, vcpus);
+	else
+		ca->level = (s64)((u64)cd->credits / vcpus);
 }
 
 SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting *a,
@@ -545,45 +628,68 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 		fair = peak;
 	}
 	ca->share = credit_divide_up(fair, cd->active_vcpus);
+	if (p->parameter[CREDIT_LEVEL])
+		credit_find_level(ca, cd);
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus);
 	return request;
 }
 
+/*
+ * saves: a governor has use for what the vCPU leaves unused. Then it stays active with as much as it
+ * may have, for it earns more.
+ */
 SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a,
-			      struct sy_domain *d, struct sy_vcpu *v)
+			      struct sy_domain *d, struct sy_vcpu *v, bool saves)
 {
 	struct credit_accounting *ca = credit_accounting(a);
 	struct credit_domain *cd = credit_domain(d);
 	struct credit_vcpu *cv = credit_vcpu(v);
 	s64 most = (s64)credit_per_accounting(p);
+	s64 credits = cv->credits;
 	u32 request = 0;
 
+	ca->unused = 0;
 	if (!cv->active)
 		return 0;
-	cv->credits += (s64)ca->share;
-	if (cv->credits < 0) {
+	if (p->parameter[CREDIT_LEVEL])
+		credits = ca->level;
+	credits += (s64)ca->share;
+	if (credits < 0) {
 		cv->priority = CREDIT_OVER;
-		if (d->settings.cap_percent && !cv->parked && cv->credits < -(s64)ca->cap_share) {
+		if (d->settings.cap_percent && !cv->parked && credits < -(s64)ca->cap_share) {
 			cv->parked = 1;
 			request = SY_PARK;
 		}
-		cv->credits = sy_smax(cv->credits, -most);
+		credit_set(cd, cv, sy_smax(credits, -most));
 	} else {
 		cv->priority = CREDIT_UNDER;
 		if (cv->parked) {
 			cv->parked = 0;
 			request = SY_UNPARK;
 		}
-		if (cv->credits > most) {
-			cv->active = 0;
-			credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
-			cv->credits = p->parameter[CREDIT_OVERFLOW] == CREDIT_OVERFLOW_HALF ?
-					      (s64)((u64)cv->credits / 2) :
-					      0;
+		if (credits > most) {
+			ca->unused = (u64)(credits - most);
+			if (!saves)
+				credit_retire(p, ca, cd, cv);
+			if (saves || p->parameter[CREDIT_OVERFLOW] == CREDIT_OVERFLOW_KEPT)
+				credits = most;
+			else if (p->parameter[CREDIT_OVERFLOW] == CREDIT_OVERFLOW_HALF)
+				credits = (s64)((u64)credits / 2);
+			else
+				credits = 0;
 		}
+		credit_set(cd, cv, credits);
 	}
 	ca->balance += cv->credits;
 	return request;
+}
+
+/* What the vCPU that was accounted last left unused. */
+SY_FN u64 credit_unused_ns(const struct sy_policy *p, const struct sy_accounting *a)
+{
+	const struct credit_accounting *ca = (const struct credit_accounting *)a->state;
+
+	return sy_min(ca->unused, CREDIT_LIMIT) * SY_MS / credit_per_ms(p);
 }
 
 SY_FN void credit_account_end(const struct sy_policy *p, struct sy_accounting *a)
@@ -599,11 +705,11 @@ static const struct sy_parameter credit_parameters[] = { CREDIT_PARAMETERS(
 	SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description credit_description = {
-	"credit",
-	"Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals",
-	{ "xen-3.3", "xen-4.2", "xen-4.5", "xen-4.20" },
-	CREDIT_PARAMETER_COUNT,
-	credit_parameters
+	.name = "credit",
+	.help = "Xen's Credit: proportional share by credits, boost on wake, a queue per pCPU that steals",
+	.vintage = { "xen-3.3", "xen-3.3-fujitsu", "xen-4.2", "xen-4.5", "xen-4.20" },
+	.parameters = CREDIT_PARAMETER_COUNT,
+	.parameter = credit_parameters,
 };
 #endif
 

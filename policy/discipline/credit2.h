@@ -629,11 +629,11 @@ static const struct sy_parameter credit2_parameters[] = { CREDIT2_PARAMETERS(
 	SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description credit2_description = {
-	"credit2",
-	"Credit2 of Xen: most credit first, burnt by weight, one queue per socket",
-	{ "xen-4.5", "xen-4.20" },
-	CREDIT2_PARAMETER_COUNT,
-	credit2_parameters,
+	.name = "credit2",
+	.help = "Credit2 of Xen: most credit first, burnt by weight, one queue per socket",
+	.vintage = { "xen-4.5", "xen-4.20" },
+	.parameters = CREDIT2_PARAMETER_COUNT,
+	.parameter = credit2_parameters,
 };
 #endif
 

@@ -13,7 +13,7 @@
  *    for will be consumed. Lag survives sleep: neither sleep nor a short slice wins CPU time.
  *
  * Source: kernel/sched_fair.c of Linux 2.6.38, kernel/sched/fair.c and features.h of Linux 6.12, and
- * of 7.2 for `hrtick`;
+ * of 7.2 for `hrtick`; virt/kvm/kvm_main.c of the first two;
  * deadlines: I. Stoica and H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995.
  *
  * State. The queue has a virtual time: the least virtual runtime, never going back (CFS), or the
@@ -29,15 +29,26 @@
  * between the whole weight and weight / vcpus. The averages decay; a vCPU's weight follows when it
  * wakes and when it is charged, which leaves its lag in CPU time as it was.
  *
+ * A pause-loop exit is answered as KVM of the time does: until 2.6.38 the spinning vCPU sleeps for
+ * 100 us; from 2.6.39 it yields to a sibling (*directed yield*), to the next in rotation that waits,
+ * not to one that was preempted outside its kernel, and to one that spins itself only every second
+ * time. The scheduler then skips the spinner once if another is not more than a granularity ahead
+ * of it (skip buddy), and lets the sibling go first in its queue on the same condition (next buddy).
+ *
  * Signals and knobs: reads the domain's weight, in order `deadline` its slice; caps by budget.h.
  *
  * Parameters that matter: latency and base slice (throughput against delay), both scaled by the
  * number of pCPUs; the wake-up granularity; run to parity (whether a wake-up may cut a slice).
  *
  * Open readings
- *  - No buddies (last, next, skip), no wake affinity, no cgroup above the domain, no start debit: a
+ *  - No buddies except those of a directed yield, no wake affinity, no cgroup above the domain, no start debit: a
  *    new vCPU starts without lag.
  *  - 2.6.38 averages a group's load over a window that is halved when full: here half-lives.
+ *  - KVM stops at the first sibling that it can yield to; here all are asked, so that those who spin
+ *    are passed over in turn at each exit, not only when their turn has come. In 6.12 NEXT_BUDDY is off,
+ *    and with it what a directed yield asks of the sibling's queue (until PICK_BUDDY of 6.14).
+ *  - In 6.12 each yield puts the deadline off by a slice more, and no tick ends a run before its
+ *    deadline: a vCPU that yields often may then keep its pCPU for seconds (until the forfeit of 6.19).
  *  - A vCPU that sleeps with negative lag stays in the sums in 6.12 until its lag is made up for.
  *    Here it leaves them, and keeps its virtual runtime while the queue's virtual time catches up.
  *    Whoever wakes asks for a new slice, also where 6.12 would let it finish the old one.
@@ -119,11 +130,26 @@
 	  "between busy pCPUs balance is so much rarer", "sched domain's busy_factor", 64, 16) \
 	X(FAIR_IMBALANCE_PERCENT, "imbalance_percent", "percent", 100, 1000, \
 	  "load of a queue, relative to another's, above which vCPUs are moved to that", \
-	  "sched domain's imbalance_pct", 125, 117)
+	  "sched domain's imbalance_pct", 125, 117) \
+	X(FAIR_PAUSE_LOOP, "pause_loop", "ignored|yield|sleep|directed", 0, 3, \
+	  "answer to a pause-loop exit", "kvm_vcpu_on_spin() of 2.6.38; of 2.6.39 and later", \
+	  FAIR_PAUSE_SLEEP, FAIR_PAUSE_DIRECTED) \
+	X(FAIR_PAUSE_SLEEP_NS, "pause_sleep_ns", "ns", SY_US, SY_S, \
+	  "pause_loop sleep: for so long", "kvm_vcpu_on_spin() of 2.6.38", 100 * SY_US, 100 * SY_US) \
+	X(FAIR_NEXT_BUDDY, "next_buddy", "off|on", 0, 1, \
+	  "pause_loop directed: who is yielded to comes first in its queue if that is fair", \
+	  "2.6.39: yield_to_task_fair(); 6.12: NEXT_BUDDY off", 1, 0)
 
 enum fair_order {
 	FAIR_BY_VRUNTIME,
 	FAIR_BY_DEADLINE
+};
+
+enum fair_pause_loop {
+	FAIR_PAUSE_IGNORED,
+	FAIR_PAUSE_YIELD,
+	FAIR_PAUSE_SLEEP,
+	FAIR_PAUSE_DIRECTED
 };
 
 enum fair_parameter { FAIR_PARAMETERS(SY_PARAMETER_INDEX) FAIR_PARAMETER_COUNT };
@@ -137,6 +163,8 @@ _Static_assert((int)FAIR_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit"
 /* Longest run, 4.8 hours, that is charged at once: x FAIR_WEIGHT_UNIT it fits a signed 64 bits. */
 #define FAIR_RUN_MAX_NS (1ULL << 44)
 #define FAIR_VRUNTIME_START (1ULL << 62)
+/* Farthest deadline of who yields, from its virtual runtime: x a weight it fits 63 bits. */
+#define FAIR_DEADLINE_MAX (1ULL << 36)
 /* hrtick_start(): a timer is set for no less. */
 #define FAIR_TIMER_LEAST_NS (10 * SY_US)
 #define FAIR_NOBODY (~0ULL)
@@ -167,6 +195,7 @@ struct fair_vcpu {
 	u64 last_ran_ns;
 	u32 place; /* enum fair_place */
 	u32 protected; /* 1: run to parity: chosen, slice not consumed */
+	u32 skipped; /* 1: it yields to a sibling: the next choice is for another, if that is fair */
 	struct fair_average runnable;
 	struct budget_grant grant;
 };
@@ -174,6 +203,7 @@ struct fair_vcpu {
 struct fair_domain {
 	u64 runnable_vcpus;
 	struct fair_average runnable;
+	u64 yielded_to; /* number of the vCPU that was yielded to last */
 	struct budget budget;
 };
 
@@ -485,15 +515,27 @@ SY_FN u64 fair_tick_ns(const struct sy_policy *p)
 	return p->parameter[FAIR_TICK_NS];
 }
 
+static inline u64 fair_scale(const struct sy_policy *p, u64 pcpus)
+{
+	return p->parameter[FAIR_SCALING] ? 1 + (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8) :
+					    1;
+}
+
+/* The slice of a domain that asks for none; 0: order vruntime gives no slices. */
+SY_FN u64 fair_slice_parameter(const struct sy_policy *p, u64 pcpus)
+{
+	if (p->parameter[FAIR_ORDER] != FAIR_BY_DEADLINE)
+		return 0;
+	return sy_min(p->parameter[FAIR_BASE_SLICE_NS], FAIR_RUN_MAX_NS) * fair_scale(p, pcpus);
+}
+
 SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
 {
 	struct fair_queue *f = fair_queue(q);
 
 	f->vruntime = FAIR_VRUNTIME_START;
 	f->least_waiting = FAIR_NOBODY;
-	f->scale = 1;
-	if (p->parameter[FAIR_SCALING])
-		f->scale += (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8);
+	f->scale = fair_scale(p, pcpus);
 	f->balance_interval_ns = sy_min(p->parameter[FAIR_BALANCE_INTERVAL_NS], FAIR_RUN_MAX_NS) *
 				 sy_clamp(pcpus, 1, 1ULL << 16);
 	f->balance_interval_ns = sy_min(f->balance_interval_ns,
@@ -505,6 +547,7 @@ SY_FN void fair_domain_init(const struct sy_policy *p, struct sy_domain *d, u64 
 	struct fair_domain *fd = fair_domain(d);
 
 	fd->runnable_vcpus = 0;
+	fd->yielded_to = 0;
 	fd->runnable.value = 0;
 	fd->runnable.updated_ns = now;
 	budget_init(&fd->budget, d, p->parameter[FAIR_CAP_PERIOD_NS], now);
@@ -559,6 +602,15 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 
 /* ---- What vCPUs do ---- */
 
+/* It is asleep no more. */
+static inline void fair_rouse(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s,
+			      u64 now)
+{
+	fair_weight(p, d, s, now); /* the averages, before what they tend to changes */
+	fair_domain(d)->runnable_vcpus++;
+	s->place = FAIR_PARKED;
+}
+
 SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 now)
 {
@@ -566,11 +618,8 @@ SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
 				  p->parameter[FAIR_CAP_PERIOD_NS], now);
 
-	if (s->place == FAIR_ASLEEP) {
-		fair_weight(p, d, s, now); /* the averages, before what they tend to changes */
-		fair_domain(d)->runnable_vcpus++;
-		s->place = FAIR_PARKED;
-	}
+	if (s->place == FAIR_ASLEEP)
+		fair_rouse(p, d, s, now);
 	if (s->place == FAIR_PARKED && !(request & SY_PARK))
 		fair_enter(p, fair_queue(q), d, s, now);
 	return request;
@@ -582,11 +631,10 @@ SY_FN u32 fair_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 	       SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_END);
 }
 
-SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-		     struct sy_vcpu *v, u64 now)
+/* It sleeps. */
+static inline u32 fair_lull(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			    struct fair_vcpu *s, u64 now)
 {
-	struct fair_vcpu *s = fair_vcpu(v);
-
 	if (s->place >= FAIR_WAITING)
 		fair_exit(p, q, s);
 	if (s->place == FAIR_PARKED) {
@@ -598,15 +646,121 @@ SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 			    now);
 }
 
+SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		     struct sy_vcpu *v, u64 now)
+{
+	u32 request = fair_lull(p, q, d, fair_vcpu(v), now);
+
+	if (!v->timer_ns)
+		return request;
+	v->timer_ns = 0;
+	return request | SY_TIMER | SY_UNPARK;
+}
+
 /* CFS only charges and chooses again; in EEVDF the deadline moves by a slice. */
 SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		     struct sy_vcpu *v, u64 now)
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	s->deadline += fair_virtual(s->slice_ns, s->weight);
+	/* Who yields all the time comes last; farther off its deadline could not be scaled. */
+	s->deadline = sy_min(s->deadline + fair_virtual(s->slice_ns, s->weight),
+			     s->vruntime + FAIR_DEADLINE_MAX);
 	s->protected = 0;
 	return 0;
+}
+
+/* ---- Pause-loop exits ---- */
+
+/* Whether it has had no more CPU time than its part and this. Nothing borrowed is forgiven. */
+static inline bool fair_may_borrow(const struct sy_queue *q, const struct sy_vcpu *v, u64 ahead_ns)
+{
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+
+	return fair_difference(s->vruntime, fair_queue_const(q)->vruntime) <=
+	       (s64)fair_virtual(ahead_ns, s->weight);
+}
+
+/* Order vruntime: whether it may come before its turn: it is ahead by a granularity at most. */
+static inline bool fair_may_come(const struct sy_policy *p, const struct fair_queue *f,
+				 const struct fair_vcpu *s, u64 vruntime)
+{
+	u64 granularity_ns = fair_grown(p, f, FAIR_WAKEUP_GRANULARITY_NS);
+
+	return fair_difference(s->vruntime, vruntime) <=
+	       (s64)fair_virtual(granularity_ns, s->weight);
+}
+
+SY_FN enum sy_gang fair_spin(const struct sy_policy *p)
+{
+	return p->parameter[FAIR_PAUSE_LOOP] == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
+}
+
+/* How soon its turn comes, in rotation after the one that was yielded to last. */
+SY_FN u64 fair_rank(const struct sy_policy *p, const struct sy_domain *d, struct sy_vcpu *v, u32 facts)
+{
+	const struct fair_domain *fd = (const struct fair_domain *)d->state;
+	u64 vcpus = sy_clamp(d->vcpus, 1, 1ULL << 32);
+
+	if (facts & SY_PREEMPTED && !(facts & SY_IN_KERNEL))
+		return 0;
+	if (!v->unspun_ns && sy_pass_over(v))
+		return 0;
+	return vcpus - (v->index + vcpus - fd->yielded_to % vcpus + vcpus - 1) % vcpus;
+}
+
+/* Who may not come before its turn is not marked: it would wait at the head of the queue for ever. */
+SY_FN u32 fair_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
+		      struct sy_vcpu *v)
+{
+	const struct fair_queue *f = fair_queue_const(q);
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+
+	fair_domain(d)->yielded_to = v->index;
+	v->first = p->parameter[FAIR_NEXT_BUDDY] &&
+		   (fair_by_deadline(p) ? s->vruntime <= f->vruntime :
+					  fair_may_come(p, f, s, f->vruntime));
+	return SY_REKEY | SY_RESCHEDULE;
+}
+
+SY_FN u32 fair_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		    struct sy_vcpu *v, u32 summoned, u64 now)
+{
+	struct fair_vcpu *s = fair_vcpu(v);
+
+	switch (p->parameter[FAIR_PAUSE_LOOP]) {
+	case FAIR_PAUSE_YIELD:
+		return fair_yield(p, q, d, v, now) | SY_RESCHEDULE;
+	case FAIR_PAUSE_DIRECTED:
+		if (!summoned)
+			return 0;
+		s->skipped = !fair_by_deadline(p);
+		return fair_yield(p, q, d, v, now) | SY_RESCHEDULE;
+	case FAIR_PAUSE_SLEEP:
+		/* As a sleep of the thread, not as a park for a cap. */
+		if (s->place < FAIR_WAITING)
+			return 0;
+		v->timer_ns = now + p->parameter[FAIR_PAUSE_SLEEP_NS];
+		return fair_lull(p, q, d, s, now) | SY_PARK | SY_TIMER;
+	default:
+		return 0;
+	}
+}
+
+/* The sleep for a pause loop is over; if the cap leaves nothing, it waits on for that. */
+SY_FN u32 fair_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			  struct sy_vcpu *v, u64 now)
+{
+	struct fair_vcpu *s = fair_vcpu(v);
+	u32 request;
+
+	v->timer_ns = 0;
+	if (s->place != FAIR_ASLEEP)
+		return SY_TIMER;
+	fair_rouse(p, d, s, now);
+	request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
+			      p->parameter[FAIR_CAP_PERIOD_NS], now);
+	return request & SY_PARK ? request | SY_TIMER : request | SY_TIMER | SY_UNPARK;
 }
 
 /* What the run of a vCPU of this queue means for its sums, weight and deadline. */
@@ -644,6 +798,7 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 	s->uncharged = ran - ran_virtual * s->weight;
 	s->vruntime += ran_virtual;
+	s->skipped = 0;
 	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
 	s->last_ran_ns = now;
 	if (s->place >= FAIR_WAITING)
@@ -672,6 +827,9 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	struct fair_vcpu *s = fair_vcpu(v);
 
 	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+	/* A cap's period may end a sleep for a pause loop early. */
+	if (s->place == FAIR_ASLEEP)
+		fair_rouse(p, d, s, now);
 	if (s->place == FAIR_PARKED)
 		fair_enter(p, f, d, s, now);
 	if (s->place == FAIR_RUNNING)
@@ -718,11 +876,16 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 				    const struct sy_vcpu *candidate, u64 now)
 {
 	const struct fair_vcpu *waiting = fair_vcpu_const(candidate);
-	u64 vtime = fair_queue_const(q)->vruntime;
+	const struct fair_queue *f = fair_queue_const(q);
 
-	if (fair_by_deadline(p) && waiting->vruntime > vtime)
+	if (fair_by_deadline(p) && waiting->vruntime > f->vruntime)
 		return SY_SKIP;
+	if (candidate->first)
+		return SY_TAKE;
 	if (!best || fair_precedes(p, q, waiting, fair_vcpu_const(best)))
+		return SY_TAKE;
+	if (fair_vcpu_const(best)->skipped &&
+	    fair_may_come(p, f, waiting, fair_vcpu_const(best)->vruntime))
 		return SY_TAKE;
 	/* A shorter slice further on may still precede. */
 	if (fair_by_deadline(p) && waiting->deadline < fair_vcpu_const(best)->deadline &&
@@ -801,7 +964,9 @@ SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 	u64 slice_ns = budget_slice(&s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
 
-	f->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
+	/* Behind one that was summoned there may be less; what was known is never too much. */
+	if (!next || !next->first)
+		f->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
 	if (!q->queued)
 		fair_set_timer(p, f, s, now);
 	return f->timer_ns > now ? sy_min(slice_ns, f->timer_ns - now) : slice_ns;
@@ -885,11 +1050,11 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 static const struct sy_parameter fair_parameters[] = { FAIR_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description fair_description = {
-	"fair",
-	"Linux's fair class: virtual run time by weight, a domain as a control group",
-	{ "cfs", "eevdf" },
-	FAIR_PARAMETER_COUNT,
-	fair_parameters,
+	.name = "fair",
+	.help = "Linux's fair class: virtual run time by weight, a domain as a control group",
+	.vintage = { "cfs", "eevdf" },
+	.parameters = FAIR_PARAMETER_COUNT,
+	.parameter = fair_parameters,
 };
 #endif
 

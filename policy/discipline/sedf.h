@@ -427,11 +427,11 @@ SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const 
 static const struct sy_parameter sedf_parameters[] = { SEDF_PARAMETERS(SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description sedf_description = {
-	"sedf",
-	"Xen's SEDF: earliest deadline first over reservations, spare time by quanta",
-	{ "xen-4.2" },
-	SEDF_PARAMETER_COUNT,
-	sedf_parameters
+	.name = "sedf",
+	.help = "Xen's SEDF: earliest deadline first over reservations, spare time by quanta",
+	.vintage = { "xen-4.2" },
+	.parameters = SEDF_PARAMETER_COUNT,
+	.parameter = sedf_parameters,
 };
 #endif
 

@@ -22,7 +22,8 @@
  *    queue, so that the highest count says something, and far below the seconds of its experiments.
  *  - growth: the text says the rate "increases two times"; squaring is the other reading.
  *  - end_intervals: published, a boost ends only by another domain's. With k > 0 it also ends when
- *    nobody has reset for k intervals, seen at the next reset.
+ *    nobody has reset for k intervals, seen at the next reset or, by hosts that sample, within one
+ *    interval more.
  * The listing divides by the rate at the last step, against the text; it multiplies here.
  */
 #ifndef STEELYARD_RESET_BOOST_H
@@ -86,6 +87,33 @@ static inline u64 reset_boost_grow(const struct sy_policy *p, u64 rate)
 	return sy_min(rate * factor, SY_WEIGHT_MAX);
 }
 
+/* Whether somebody is boosted and nobody has reset for so long that this ends the boost. */
+static inline bool reset_boost_silent(const struct sy_policy *p, const struct reset_boost *b, u64 now)
+{
+	u64 end_intervals = reset_boost_parameter(p, RESET_BOOST_END_INTERVALS);
+	u64 silent_ns = now > b->reset_ns ? now - b->reset_ns : 0;
+
+	return b->boosted && end_intervals &&
+	       silent_ns / end_intervals >= reset_boost_parameter(p, RESET_BOOST_INTERVAL_NS);
+}
+
+/* How often to look for silence; SY_FOREVER: never. */
+SY_FN u64 reset_boost_sample_ns(const struct sy_policy *p)
+{
+	if (!reset_boost_parameter(p, RESET_BOOST_END_INTERVALS))
+		return SY_FOREVER;
+	return sy_clamp(reset_boost_parameter(p, RESET_BOOST_INTERVAL_NS), SY_MS, 60 * SY_S);
+}
+
+/* All domains are reweighed after this. */
+SY_FN void reset_boost_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 now)
+{
+	struct reset_boost *b = reset_boost(g);
+
+	if (reset_boost_silent(p, b, now))
+		b->boosted = 0;
+}
+
 /* A vCPU of this domain had a queue reset. */
 SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
 			    u64 now)
@@ -93,9 +121,8 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, st
 	struct reset_boost *b = reset_boost(g);
 	struct reset_boost_domain *bd = reset_boost_domain(d);
 	u64 interval_ns = reset_boost_parameter(p, RESET_BOOST_INTERVAL_NS);
-	u64 end_intervals = reset_boost_parameter(p, RESET_BOOST_END_INTERVALS);
 	u64 passed_ns = now > b->changed_ns ? now - b->changed_ns : 0;
-	u64 quiet_ns = now > b->reset_ns ? now - b->reset_ns : 0;
+	bool silent = reset_boost_silent(p, b, now);
 
 	if (bd->interval != b->interval)
 		bd->count = 0;
@@ -110,7 +137,7 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, st
 		return 0;
 
 	g->reweigh[0] = b->boosted;
-	if (b->boosted && end_intervals && quiet_ns / end_intervals >= interval_ns) {
+	if (silent) {
 		b->boosted = 0;
 	} else if (b->boosted == b->leader) {
 		b->rate = reset_boost_grow(p, b->rate);
@@ -126,12 +153,12 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, st
 	return SY_REWEIGH;
 }
 
-/* The domain's weight in effect, 1..65535. */
-SY_FN u64 reset_boost_weight(struct sy_governor *g, const struct sy_domain *d, u64 weight)
+/* What the weight asked for is multiplied with; at most the greatest weight. */
+SY_FN u64 reset_boost_factor(struct sy_governor *g, const struct sy_domain *d)
 {
 	const struct reset_boost *b = reset_boost(g);
 
-	return b->boosted == d->id ? sy_min(weight * b->rate, SY_WEIGHT_MAX) : weight;
+	return b->boosted == d->id ? b->rate : 1;
 }
 
 #ifdef SY_DESCRIBE
@@ -139,11 +166,12 @@ static const struct sy_parameter reset_boost_parameters[] = { RESET_BOOST_PARAME
 	SY_PARAMETER_DESCRIPTION) };
 
 static const struct sy_description reset_boost_description = {
-	"reset-boost",
-	"Mcredit2's governor: the domain that runs out of credit most often gets more weight",
-	{ 0 },
-	RESET_BOOST_PARAMETER_COUNT,
-	reset_boost_parameters
+	.name = "reset-boost",
+	.help = "Mcredit2's governor: the domain that runs out of credit most often gets more weight",
+	.parameters = RESET_BOOST_PARAMETER_COUNT,
+	.parameter = reset_boost_parameters,
+	.disciplines = 1 << SY_CREDIT2,
+	.reason = "it follows the resets of a queue's credit, which only credit2 has",
 };
 #endif
 

@@ -28,6 +28,7 @@ struct arguments {
 	struct sy_vcpu *v;
 	const struct sy_vcpu *than;
 	const struct sy_settings *settings;
+	const struct sy_sample *sample;
 	u64 value;
 	u64 now;
 };
@@ -64,6 +65,10 @@ CALL(wake, x->p, x->q, x->d, x->v, x->now)
 CALL(steps, x->p, x->v)
 CALL(block, x->p, x->q, x->d, x->v, x->now)
 CALL(yield, x->p, x->q, x->d, x->v, x->now)
+CALL(spin, x->p, x->d, x->v, x->now)
+CALL(rank, x->p, x->q, x->d, x->v, (u32)x->value, x->value, x->now)
+CALL(summon, x->p, x->q, x->d, x->v, x->now)
+CALL(spun, x->p, x->q, x->d, x->v, (u32)x->value, x->now)
 CALL(charge, x->p, x->q, x->d, x->v, x->value, x->now)
 CALL(vcpu_timer, x->p, x->q, x->d, x->v, x->now)
 CALL(domain_timer, x->p, x->d, x->now)
@@ -81,6 +86,11 @@ CALL_VOID(account_begin, x->p, x->a, x->now)
 CALL(account_domain, x->p, x->a, x->d)
 CALL(account_vcpu, x->p, x->a, x->d, x->v)
 CALL_VOID(account_end, x->p, x->a)
+CALL(sample_ns, x->p)
+CALL(late_ns, x->p)
+CALL_VOID(sample_begin, x->p, x->g, x->value, x->now)
+CALL_VOID(sample_domain, x->p, x->g, x->d, x->sample)
+CALL_VOID(sample_settle, x->p, x->g, x->d)
 CALL(load, x->p, x->q, x->now)
 CALL(balance_gain, x->p, x->q, x->other, x->d, x->v, x->now)
 CALL(credit, x->p, x->q, x->v)

@@ -94,7 +94,7 @@ static struct queue queues[PCPUS];
 static struct pcpu pcpus[PCPUS];
 static int vcpu_count, domain_count, queue_count, pcpu_count;
 static int account_order[DOMAINS];
-static u64 now, account_ns, tick_ns, account_due_ns;
+static u64 now, account_ns, tick_ns, account_due_ns, sample_ns, sample_due_ns;
 static bool governed; /* knobs are turned at random: keys may change with them */
 static bool extreme; /* times near the ends of their type */
 
@@ -107,10 +107,11 @@ static u64 calls_total;
 #define CALLS(X) \
 	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(accounting_init) X(queue_init) \
 	X(domain_init) X(vcpu_init) X(join) X(leave) X(survey_begin) X(survey_vcpu) X(wake) X(steps) \
-	X(block) X(yield) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
+	X(block) X(yield) X(spin) X(rank) X(summon) X(spun) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
-	X(domain_change) X(vcpu_destroy) X(credit)
+	X(domain_change) X(vcpu_destroy) X(credit) \
+	X(sample_ns) X(late_ns) X(sample_begin) X(sample_domain) X(sample_settle)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -199,6 +200,14 @@ static struct sy_queue *queue_of(int i)
 static struct sy_domain *domain_of(int i)
 {
 	return domains[vcpus[i].domain].state;
+}
+
+/* Time between ticks while vCPU i runs */
+static u64 tick_of(int i)
+{
+	u64 own_ns = domain_of(i)->tick_ns;
+
+	return own_ns ? sy_min(own_ns, tick_ns) : tick_ns;
 }
 
 static bool allowed(int i, int c)
@@ -641,14 +650,15 @@ static int walk_others(int c, int best)
 	return best;
 }
 
-/* A governor may have changed the weight in effect. */
-static void note_weight(int d)
+/* A governor may have changed what is in effect. */
+static void note_knobs(int d)
 {
 	u64 weight = domains[d].state->weight;
 
 	check(weight >= SY_WEIGHT_MIN && weight <= SY_WEIGHT_MAX, "weight %llu",
 	      (unsigned long long)weight);
 	domains[d].weight = weight;
+	domains[d].slice_ns = domains[d].state->slice_ns;
 }
 
 static void reweigh(void)
@@ -661,7 +671,7 @@ static void reweigh(void)
 			continue;
 		count(CALL_reweigh);
 		sy_reweigh(&policy, governor, domains[id - 1].state);
-		note_weight((int)id - 1);
+		note_knobs((int)id - 1);
 	}
 }
 
@@ -765,7 +775,7 @@ static void choose(int c, bool blocks)
 		pcpu->runs = chosen;
 		pcpu->state->busy = 1;
 		pcpu->state->started_ns = now;
-		pcpu->tick_ns = now + tick_ns;
+		pcpu->tick_ns = now + tick_of(chosen);
 		count(CALL_start);
 		sy_start(&policy, queue->state, pcpu->state, vcpus[chosen].state, now);
 		after(0, chosen);
@@ -890,6 +900,32 @@ static void account(void)
 	check(accounting->pcpus == (u64)pcpu_count, "the accounting's pcpus was written");
 }
 
+/* What is measured need not make sense. */
+static void take_sample(void)
+{
+	count(CALL_sample_begin);
+	sy_sample_begin(&policy, governor, (u64)pcpu_count, now);
+	for (int d = 0; d < domain_count; d++) {
+		struct sy_sample sample;
+
+		sample.interval_ns = below(2) ? sample_ns : magnitude();
+		sample.gotten_ns = below(2) ? below(sample_ns * DOMAIN_VCPUS) : magnitude();
+		sample.waited_ns = below(2) ? below(sample_ns * DOMAIN_VCPUS) : magnitude();
+		sample.packets = magnitude();
+		sample.waits = magnitude();
+		sample.late_waits = magnitude();
+		count(CALL_sample_domain);
+		sy_sample_domain(&policy, governor, domains[d].state, &sample);
+		check_domain(d, 0);
+	}
+	for (int d = 0; d < domain_count; d++) {
+		count(CALL_sample_settle);
+		sy_sample_settle(&policy, governor, domains[d].state);
+		note_knobs(d);
+		check_domain(d, 0);
+	}
+}
+
 static bool due(u64 timer_ns)
 {
 	return timer_ns && timer_ns <= now;
@@ -925,6 +961,10 @@ static void whatever_is_due(void)
 		account();
 		account_due_ns = now + account_ns;
 	}
+	if (sample_ns && sample_due_ns <= now) {
+		take_sample();
+		sample_due_ns = now + sample_ns;
+	}
 	for (int c = 0; c < pcpu_count; c++) {
 		int i = pcpus[c].runs;
 
@@ -937,7 +977,7 @@ static void whatever_is_due(void)
 				      vcpus[i].state, now),
 			      i);
 			check_pcpu(c);
-			pcpus[c].tick_ns = now + tick_ns;
+			pcpus[c].tick_ns = now + tick_of(i);
 		}
 		if (pcpus[c].choose_ns <= now)
 			pcpus[c].choose = true;
@@ -1005,6 +1045,8 @@ static struct sy_settings random_settings(void)
 	settings.slice_ns = below(2) ? 0 : magnitude();
 	settings.reserved_ns = below(2) ? 0 : magnitude();
 	settings.extra_time = below(2);
+	settings.boost_limit_ns = below(2) ? 0 : magnitude();
+	settings.boost_percent = below(2) ? 0 : magnitude();
 	return settings;
 }
 
@@ -1043,6 +1085,7 @@ static void create_vcpu(int i)
 	vcpu->waiting = vcpu->parked = vcpu->woken = vcpu->replace = false;
 	set_pcpu(i, c);
 	set_runnable(i, 0);
+	vcpu->state->index = (u32)i % DOMAIN_VCPUS;
 	count(CALL_vcpu_init);
 	sy_vcpu_init(&policy, domain_of(i), vcpu->state, now);
 	check_vcpu(i, SY_TIMER);
@@ -1132,15 +1175,16 @@ static void create_policy(u64 discipline, const struct sy_description *descripti
 
 	memset(&policy, 0, sizeof(policy));
 	policy.discipline = discipline;
-	policy.governors = 0;
-	if (discipline == SY_CREDIT2 && below(2)) {
-		const struct sy_description *boost = sy_describe_governor(SY_RESET_BOOST);
+	for (u64 g = 0; g < SY_GOVERNORS; g++) {
+		const struct sy_description *suited = sy_describe_governor(g);
 
-		policy.governors = 1 << SY_RESET_BOOST;
-		for (u64 n = 0; n < boost->parameters; n++)
-			policy.governor_parameter[SY_RESET_BOOST][n] =
-				below(2) ? boost->parameter[n].value[0] :
-					   between(boost->parameter[n].minimum, boost->parameter[n].maximum);
+		if (!(suited->disciplines >> discipline & 1) || below(2))
+			continue;
+		policy.governors |= 1ULL << g;
+		for (u64 n = 0; n < suited->parameters; n++)
+			policy.governor_parameter[g][n] =
+				below(2) ? suited->parameter[n].value[0] :
+					   between(suited->parameter[n].minimum, suited->parameter[n].maximum);
 	}
 	for (u64 n = 0; n < description->parameters; n++) {
 		const struct sy_parameter *parameter = &description->parameter[n];
@@ -1166,6 +1210,11 @@ static void create_host(void)
 	count(CALL_account_ns);
 	account_ns = sy_account_ns(&policy);
 	account_due_ns = now + account_ns;
+	count(CALL_sample_ns);
+	sample_ns = sy_sample_ns(&policy);
+	sample_due_ns = now + sample_ns;
+	count(CALL_late_ns);
+	check(sy_late_ns(&policy) > 0, "every wait is late");
 	memset(accounting, 0, sizeof(*accounting));
 	count(CALL_accounting_init);
 	sy_accounting_init(&policy, accounting, (u64)pcpu_count);
@@ -1202,6 +1251,55 @@ static void yield(int i)
 	pcpus[vcpus[i].on].choose = true;
 }
 
+static void summon(int i)
+{
+	count(CALL_summon);
+	after(sy_summon(&policy, queue_of(i), domain_of(i), vcpus[i].state, now), i);
+}
+
+/* A pause-loop exit */
+static void spin(int i)
+{
+	int best = NOBODY;
+	u64 best_rank = 0;
+	u32 summoned = 0;
+	enum sy_gang gang;
+
+	if (vcpus[i].on == NOBODY)
+		return;
+	charge(i);
+	if (vcpus[i].parked)
+		return;
+	count(CALL_spin);
+	gang = sy_spin(&policy, domain_of(i), vcpus[i].state, now);
+	after(0, i);
+	check(gang == SY_GANG_NONE || gang == SY_GANG_BEST || gang == SY_GANG_ALL, "gang %d", (int)gang);
+	for (int n = 0; n < DOMAIN_VCPUS && gang != SY_GANG_NONE; n++) {
+		int sibling = vcpus[i].domain * DOMAIN_VCPUS + n;
+		u64 rank;
+
+		if (!vcpus[sibling].waiting)
+			continue;
+		count(CALL_rank);
+		rank = sy_rank(&policy, queue_of(sibling), domain_of(sibling), vcpus[sibling].state,
+			       (u32)below(4), magnitude(), now);
+		after(0, sibling);
+		if (rank && gang == SY_GANG_ALL) {
+			summon(sibling);
+			summoned++;
+		} else if (rank > best_rank) {
+			best_rank = rank;
+			best = sibling;
+		}
+	}
+	if (best != NOBODY) {
+		summon(best);
+		summoned++;
+	}
+	count(CALL_spun);
+	after(sy_spun(&policy, queue_of(i), domain_of(i), vcpus[i].state, summoned, now), i);
+}
+
 /* Another affinity, for one that does not run; it moves if it may no longer stay. */
 static void pin(int i)
 {
@@ -1231,8 +1329,7 @@ static void turn_knob(int d)
 		settings.cap_percent = domains[d].state->settings.cap_percent;
 		count(CALL_domain_change);
 		sy_domain_change(&policy, governor, domains[d].state, &settings);
-		domains[d].slice_ns = domains[d].state->slice_ns;
-		note_weight(d);
+		note_knobs(d);
 	} else if (below(2))
 		domains[d].weight = domains[d].state->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	else
@@ -1258,8 +1355,10 @@ static void happen(void)
 		turn_knob(vcpus[i].domain);
 		break;
 	case 4:
-	case 5:
 		yield(i);
+		break;
+	case 5:
+		spin(i);
 		break;
 	case 6:
 		queues[vcpus[i].queue].balance = true;

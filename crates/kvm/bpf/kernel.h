@@ -44,6 +44,7 @@ enum {
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
 
 #define CLOCK_MONOTONIC 1
 #define ENOMEM 12
@@ -83,6 +84,20 @@ struct hlist_node {
 
 struct hlist_head {
 	struct hlist_node *first;
+};
+
+/* Of the module kvm. */
+struct preempt_notifier {
+	struct hlist_node link;
+};
+
+struct kvm_vcpu_arch {
+	bool preempted_in_kernel;
+};
+
+struct kvm_vcpu {
+	struct preempt_notifier preempt_notifier;
+	struct kvm_vcpu_arch arch;
 };
 
 struct scx_task_group {

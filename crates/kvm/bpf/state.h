@@ -30,6 +30,8 @@ struct vcpu {
 	u64 switches;
 	u64 migrations;
 	u64 preemptions;
+	u64 waits; /* that ended */
+	u64 late_waits;
 	s32 pid; /* of the thread */
 	u32 status;
 	u32 domain;
@@ -38,6 +40,8 @@ struct vcpu {
 	u32 move_to; /* pCPU whose queue it goes to when it is queued next, or NONE */
 	u32 queued; /* 1 while it is in, or on its way into, its queue */
 	u32 woken; /* 1 from a wake until it is queued */
+	u32 preempted; /* 1: it was stopped while it had work, and waits since then */
+	u32 rekey_due; /* 1: its place in the queue is not that of its key any more */
 };
 
 struct domain {
@@ -45,6 +49,10 @@ struct domain {
 	u64 resets; /* that its vCPUs caused */
 	s32 pid; /* of the process; 0: a free slot */
 	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
+	u64 packets; /* that it received; the loader writes it */
+	struct sy_sample departed; /* sums of the vCPUs that are gone */
+	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
+	struct sy_sample sums;
 };
 
 struct queue {
@@ -52,12 +60,14 @@ struct queue {
 	u64 resets;
 	u32 first_pcpu; /* it serves state.pcpus of them from this one on */
 	u32 balance_due; /* 1: asked for */
+	u32 rekey_due; /* 1: for some vCPU that waits in it */
 };
 
 struct pcpu {
 	struct sy_pcpu state;
 	u64 charged_ns; /* when the vCPU that runs here was charged last */
 	u64 slice_end_ns;
+	u64 tick_ns; /* between ticks of the vCPU that runs here, or ran last */
 	u64 tick_due_ns;
 	u32 current; /* vCPU that runs here, or NONE */
 	u32 interrupted; /* vCPU that ran here until a task that is no vCPU came, or NONE */

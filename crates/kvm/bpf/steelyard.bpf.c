@@ -26,7 +26,7 @@
  * call is static: it is verified with init(), which may sleep, where a queue must not be walked.
  *
  * Not here: caps (sy_domain_timer, PARK), sedf (vCPU timers), cores and sockets (each pCPU counts as
- * a core; a host is one socket), directed yields (the contract has only plain ones).
+ * a core; a host is one socket), sleep as the answer to a pause-loop exit (vCPU timers, PARK).
  */
 #include "kernel.h"
 
@@ -52,7 +52,7 @@ const volatile u32 pcpus_online = 1;
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
 /* For who reads the status: nothing here uses it. */
-const volatile char policy_name[64];
+const volatile char policy_name[128];
 
 struct vcpu vcpus[MAX_VCPUS];
 struct domain domains[MAX_DOMAINS];
@@ -62,9 +62,14 @@ struct sy_accounting accounting;
 struct sy_governor governor;
 /* Domains as accounting visits them. */
 u32 account_order[MAX_DOMAINS];
+/* Slots from these on have never been anybody's. */
+u32 vcpus_used;
+u32 domains_used;
 u32 rotor;
 u64 choices;
 u64 kicks;
+u64 pause_loops;
+u64 summoned;
 u32 forgotten;
 
 /* What the kernel said at the end. */
@@ -98,7 +103,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct timer);
-} account_timer SEC(".maps");
+} account_timer SEC(".maps"), sample_timer SEC(".maps");
 
 /*
  * The loader's policy. To the verifier it is constant and what does not concern this policy is dead
@@ -193,6 +198,8 @@ static __always_inline void set_status(struct vcpu *v, u32 status, u64 now)
 	} else if (v->status == STATUS_WAITING) {
 		v->waited_ns += passed_ns;
 		v->worst_wait_ns = sy_max(v->worst_wait_ns, passed_ns);
+		v->waits++;
+		v->late_waits += passed_ns > sy_late_ns(policy());
 	} else if (v->status == STATUS_BLOCKED) {
 		v->blocked_ns += passed_ns;
 	}
@@ -248,7 +255,7 @@ static __noinline void survey(u32 queue)
 	u32 i;
 
 	sy_survey_begin(policy(), &q->state);
-	bpf_for(i, 0, MAX_VCPUS)
+	bpf_for(i, 0, vcpus_used)
 	{
 		struct vcpu *v = vcpu_at(i);
 
@@ -368,7 +375,9 @@ static __noinline u32 find_domain(s32 pid, u32 weight, u64 now)
 	d = domain_at(free);
 	__builtin_memset(d, 0, sizeof(*d));
 	d->pid = pid;
+	domains_used = sy_max(domains_used, free + 1);
 	d->cgroup_weight = weight;
+	d->sampled.interval_ns = now;
 	d->state.id = free + 1;
 	sy_domain_init(policy(), &d->state, &settings, 1, now);
 	return free;
@@ -397,6 +406,7 @@ static __noinline u32 adopt(s32 pid, s32 process, u32 weight, u32 pcpu)
 	}
 	v = vcpu_at(free);
 	__builtin_memset(v, 0, sizeof(*v));
+	vcpus_used = sy_max(vcpus_used, free + 1);
 	v->pid = pid;
 	v->domain = domain;
 	v->queue = pcpu_at(pcpu)->queue;
@@ -405,6 +415,7 @@ static __noinline u32 adopt(s32 pid, s32 process, u32 weight, u32 pcpu)
 	v->status = STATUS_BLOCKED;
 	v->since_ns = now;
 	v->state.pcpu = pcpu;
+	v->state.index = domain_at(domain)->state.vcpus - 1;
 	sy_vcpu_init(policy(), &domain_at(domain)->state, &v->state, now);
 	charge_lone(v->queue, now);
 	answer_locked(v->queue, sy_join(policy(), &queue_at(v->queue)->state,
@@ -427,6 +438,7 @@ __noinline int wake(u32 vcpu)
 		set_status(v, STATUS_WAITING, now);
 		v->state.runnable = 1;
 		v->woken = 1;
+		v->preempted = 0;
 		answer_locked(v->queue, sy_wake(policy(), &queue_at(v->queue)->state,
 						&domain_at(v->domain)->state, &v->state, now));
 	}
@@ -651,6 +663,7 @@ static __always_inline void enqueue_vcpu(struct task_struct *p, u32 vcpu, u64 en
 	queue = v->queue;
 	key = sy_key(policy(), &queue_at(queue)->state, &d->state, &v->state, now);
 	v->queued = 1;
+	v->rekey_due = 0;
 	queue_at(queue)->state.queued++;
 	woken = v->woken;
 	v->woken = 0;
@@ -689,6 +702,31 @@ static __always_inline void enqueue_other(struct task_struct *p, u64 enq_flags)
 }
 
 /* ---- The choice; the numbers are the steps at the head of steelyard.h ---- */
+
+/* Asks again for the keys of a queue, or of those in it that are due, and sorts it; equals as they stand. */
+static __noinline void resort(u32 queue, bool all)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct task_struct *p;
+
+	queue_at(queue)->rekey_due = 0;
+	bpf_for_each(scx_dsq, p, queue, 0)
+	{
+		u32 vcpu = vcpu_of(p);
+		struct vcpu *v = vcpu_at(vcpu);
+		u64 key;
+
+		if (vcpu == NONE || !(all || v->rekey_due))
+			continue;
+		v->rekey_due = 0;
+		bpf_spin_lock(&lock);
+		key = sy_key(policy(), &queue_at(queue)->state, &domain_at(v->domain)->state,
+			     &v->state, now);
+		bpf_spin_unlock(&lock);
+		scx_bpf_dsq_move_set_vtime(&___it, key);
+		scx_bpf_dsq_move_vtime(&___it, p, queue, 0);
+	}
+}
 
 /* 2. Who ran, or comes from the pCPU's own queue. `seen`: how many were looked at. */
 static __noinline u32 choose_here(u32 pcpu, u32 best, u64 now, u32 *seen)
@@ -827,6 +865,14 @@ __noinline int reset_if_due(u32 pcpu, u32 chosen, u64 now)
 	return 0;
 }
 
+/* Time between ticks while a vCPU of this domain runs; 0: none. */
+static __always_inline u64 tick_ns_of(const struct domain *d)
+{
+	u64 tick_ns = sy_tick_ns(policy()), own_ns = d->state.tick_ns;
+
+	return own_ns ? sy_min(tick_ns, own_ns) : tick_ns;
+}
+
 /* 7. For how long; arms the pCPU's timer. */
 __noinline u64 begin_slice(u32 pcpu, u64 now)
 {
@@ -895,6 +941,8 @@ static __always_inline bool choose(u32 pcpu, struct task_struct *prev, u32 ran)
 	bool further;
 
 	__sync_fetch_and_add(&choices, 1);
+	if (queue_at(c->queue)->rekey_due)
+		resort(c->queue, false);
 	best = who_ran(pcpu, ran, now);
 	if (prev && best != NONE && best == ran && !may_run(prev, pcpu))
 		best = NONE;
@@ -1030,15 +1078,16 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 		return;
 	}
 	v = vcpu_at(vcpu);
-	tick_ns = sy_tick_ns(policy());
 	bpf_spin_lock(&lock);
 	unqueue(v);
 	if (v->queue != c->queue)
 		assign(vcpu, pcpu, now);
-	if (tick_ns && c->tick_due_ns <= now) {
+	tick_ns = tick_ns_of(domain_at(v->domain));
+	if (tick_ns && (c->tick_due_ns <= now || c->tick_ns != tick_ns)) {
 		/* pCPUs tick in turn, not all at once. */
 		u64 phase_ns = tick_ns * (2 * pcpu + 1) / (2 * pcpus_count);
 
+		c->tick_ns = tick_ns;
 		c->tick_due_ns = now + tick_ns - (now + tick_ns - phase_ns) % tick_ns;
 	}
 	set_status(v, STATUS_RUNNING, now);
@@ -1080,6 +1129,7 @@ void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
 	if (runnable) {
 		set_status(v, STATUS_WAITING, now);
 		v->preemptions++;
+		v->preempted = 1;
 	} else {
 		v->move_to = NONE;
 		block_locked(v, now);
@@ -1100,24 +1150,167 @@ void BPF_PROG(steelyard_quiescent, struct task_struct *p, u64 deq_flags)
 	bpf_spin_unlock(&lock);
 }
 
+/* What KVM noted of a vCPU's thread when it was stopped with work to do. */
+static __always_inline bool in_guest_kernel(struct task_struct *p)
+{
+	const void *notifier = p->preempt_notifiers.first;
+	const struct kvm_vcpu *v;
+
+	if (!bpf_core_field_exists(struct kvm_vcpu, arch.preempted_in_kernel) || !notifier)
+		return false;
+	v = notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);
+	return BPF_CORE_READ(v, arch.preempted_in_kernel);
+}
+
+/* What summoning a vCPU that waits promises. */
+__noinline u64 rank(u32 vcpu, u32 facts, u64 now)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+	struct queue *q = queue_at(v->queue);
+	u64 waited_ns, promise;
+	u32 requests;
+
+	bpf_spin_lock(&lock);
+	requests = charge_lone(v->queue, now);
+	waited_ns = now > v->since_ns ? now - v->since_ns : 0;
+	promise = sy_rank(policy(), &q->state, &domain_at(v->domain)->state, &v->state, facts,
+			  waited_ns, now);
+	bpf_spin_unlock(&lock);
+	if (requests & SY_RESCHEDULE)
+		interrupt(q->first_pcpu);
+	return promise;
+}
+
+__noinline int summon(u32 vcpu)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct vcpu *v = vcpu_at(vcpu);
+	struct queue *q = queue_at(v->queue);
+	u32 requests;
+
+	bpf_spin_lock(&lock);
+	requests = sy_summon(policy(), &q->state, &domain_at(v->domain)->state, &v->state, now);
+	if (requests & SY_REKEY) {
+		v->rekey_due = 1;
+		q->rekey_due = 1;
+	}
+	summoned++;
+	bpf_spin_unlock(&lock);
+	if (requests & SY_RESCHEDULE)
+		interrupt(v->state.pcpu);
+	return 0;
+}
+
+/*
+ * Summons those siblings of a spinning vCPU that the policy wants; returns how many. The
+ * kernel lets nobody sort a queue from here: who chooses from it next does that first.
+ */
+__noinline u32 summon_siblings(u32 domain, u32 gang, u64 now)
+{
+	u32 best = NONE, count = 0, i;
+	u64 best_promise = 0;
+	struct task_struct *p;
+
+	bpf_for(i, 0, pcpus_count)
+	{
+		if (!queue_at(i)->state.queued)
+			continue;
+		bpf_for_each(scx_dsq, p, i, 0)
+		{
+			u32 vcpu = vcpu_of(p), facts = 0;
+			struct vcpu *v = vcpu_at(vcpu);
+			u64 promise;
+
+			if (vcpu == NONE || v->domain != domain)
+				continue;
+			if (v->preempted)
+				facts |= SY_PREEMPTED;
+			if (in_guest_kernel(p))
+				facts |= SY_IN_KERNEL;
+			promise = rank(vcpu, facts, now);
+			if (promise && gang == SY_GANG_ALL) {
+				summon(vcpu);
+				count++;
+			} else if (promise > best_promise) {
+				best_promise = promise;
+				best = vcpu;
+			}
+		}
+	}
+	if (best == NONE)
+		return count;
+	summon(best);
+	return count + 1;
+}
+
+/* A pause-loop exit; whether the pCPU shall choose again. */
+__noinline bool spin(u32 vcpu, u32 pcpu)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct vcpu *v = vcpu_at(vcpu);
+	u32 domain = v->domain, gang, siblings = 0, requests;
+
+	__sync_fetch_and_add(&pause_loops, 1);
+	bpf_spin_lock(&lock);
+	answer_locked(v->queue, charge(pcpu, now));
+	gang = forget(sy_spin(policy(), &domain_at(domain)->state, &v->state, now));
+	bpf_spin_unlock(&lock);
+	if (gang != SY_GANG_NONE)
+		siblings = summon_siblings(domain, gang, now);
+	bpf_spin_lock(&lock);
+	requests = forget(sy_spun(policy(), &queue_at(v->queue)->state, &domain_at(domain)->state, &v->state,
+				  siblings, now));
+	answer_locked(v->queue, requests);
+	bpf_spin_unlock(&lock);
+	return requests & SY_RESCHEDULE;
+}
+
+/* A yield of a thread of the VMM, rather than of its guest. */
+static __always_inline void yield(u32 vcpu, u32 pcpu)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct vcpu *v = vcpu_at(vcpu);
+
+	bpf_spin_lock(&lock);
+	answer_locked(v->queue, charge(pcpu, now));
+	answer_locked(v->queue, sy_yield(policy(), &queue_at(v->queue)->state,
+					 &domain_at(v->domain)->state, &v->state, now));
+	bpf_spin_unlock(&lock);
+}
+
+/*
+ * KVM yields to a sibling at a pause-loop exit. That there was one is what counts: whom to summon the
+ * policy says, and KVM, told that this has been done, asks for no other.
+ */
 SEC("struct_ops/steelyard_yield")
 bool BPF_PROG(steelyard_yield, struct task_struct *from, struct task_struct *to)
 {
 	u32 vcpu = vcpu_of(from), pcpu = scx_bpf_task_cpu(from);
-	u64 now = bpf_ktime_get_ns();
 
-	if (vcpu != NONE) {
-		struct vcpu *v = vcpu_at(vcpu);
-
-		bpf_spin_lock(&lock);
-		answer_locked(v->queue, charge(pcpu, now));
-		answer_locked(v->queue, sy_yield(policy(), &queue_at(v->queue)->state,
-						 &domain_at(v->domain)->state, &v->state, now));
-		bpf_spin_unlock(&lock);
+	if (vcpu != NONE && to) {
+		if (spin(vcpu, pcpu))
+			set_slice(from, 0);
+		return true;
 	}
+	if (vcpu != NONE)
+		yield(vcpu, pcpu);
 	set_slice(from, 0);
-	/* To a directed yield: done, or the spinner asks again for each sibling. */
 	return to != NULL;
+}
+
+/* With the lock held: what happened to the vCPU since it was adopted. */
+static __always_inline void add_sums(const struct vcpu *v, struct sy_sample *sums, u64 now)
+{
+	u64 passed_ns = now > v->since_ns ? now - v->since_ns : 0;
+
+	sums->gotten_ns += v->gotten_ns;
+	sums->waited_ns += v->waited_ns;
+	sums->waits += v->waits;
+	sums->late_waits += v->late_waits;
+	if (v->status == STATUS_RUNNING)
+		sums->gotten_ns += passed_ns;
+	else if (v->status == STATUS_WAITING)
+		sums->waited_ns += passed_ns;
 }
 
 SEC("struct_ops.s/steelyard_init_task")
@@ -1141,6 +1334,7 @@ void BPF_PROG(steelyard_exit_task, struct task_struct *p, struct scx_exit_task_a
 	bpf_spin_lock(&lock);
 	d = domain_at(v->domain);
 	block_locked(v, now);
+	add_sums(v, &d->departed, now);
 	answer_locked(v->queue, sy_leave(policy(), &queue_at(v->queue)->state, &d->state,
 					 &v->state, now));
 	sy_vcpu_destroy(policy(), &accounting, &d->state, &v->state);
@@ -1151,29 +1345,6 @@ void BPF_PROG(steelyard_exit_task, struct task_struct *p, struct scx_exit_task_a
 }
 
 /* ---- Time that passes ---- */
-
-/* Asks again for the keys of a queue and sorts it; each is moved once, equals as they stand. */
-static __noinline void resort(u32 queue)
-{
-	u64 now = bpf_ktime_get_ns();
-	struct task_struct *p;
-
-	bpf_for_each(scx_dsq, p, queue, 0)
-	{
-		u32 vcpu = vcpu_of(p);
-		struct vcpu *v = vcpu_at(vcpu);
-		u64 key;
-
-		if (vcpu == NONE)
-			continue;
-		bpf_spin_lock(&lock);
-		key = sy_key(policy(), &queue_at(queue)->state, &domain_at(v->domain)->state,
-			     &v->state, now);
-		bpf_spin_unlock(&lock);
-		scx_bpf_dsq_move_set_vtime(&___it, key);
-		scx_bpf_dsq_move_vtime(&___it, p, queue, 0);
-	}
-}
 
 /* With the lock held: load of a queue per pCPU. */
 static __always_inline u64 load_of(u32 queue, u64 now)
@@ -1190,7 +1361,7 @@ static __noinline u32 find_best(u32 from, u32 to, u64 now)
 	u32 best = NONE;
 	u32 i;
 
-	bpf_for(i, 0, MAX_VCPUS)
+	bpf_for(i, 0, vcpus_used)
 	{
 		struct vcpu *v = vcpu_at(i);
 		s64 gain;
@@ -1300,7 +1471,7 @@ static __always_inline void replace(u32 pcpu, u32 vcpu)
 /* The end of a slice, or a tick. */
 static int pcpu_timer(void *map, u32 *key, struct timer *timer)
 {
-	u64 now = bpf_ktime_get_ns(), due_ns, tick_ns = sy_tick_ns(policy());
+	u64 now = bpf_ktime_get_ns(), due_ns, tick_ns;
 	u32 pcpu = *key, vcpu, requests;
 	struct pcpu *c = pcpu_at(pcpu);
 	struct vcpu *v;
@@ -1312,8 +1483,10 @@ static int pcpu_timer(void *map, u32 *key, struct timer *timer)
 		return 0;
 	}
 	v = vcpu_at(vcpu);
+	tick_ns = tick_ns_of(domain_at(v->domain));
 	requests = charge(pcpu, now);
 	if (tick_ns && now >= c->tick_due_ns) {
+		c->tick_ns = tick_ns;
 		c->tick_due_ns += tick_ns;
 		if (c->tick_due_ns <= now)
 			c->tick_due_ns = now + tick_ns;
@@ -1333,7 +1506,7 @@ static int pcpu_timer(void *map, u32 *key, struct timer *timer)
 
 	bpf_timer_start(&timer->timer, due_ns > now ? due_ns - now : 1, BPF_F_TIMER_CPU_PIN);
 	if (requests & SY_RESORT)
-		resort(c->queue);
+		resort(c->queue, true);
 	if (queue_at(c->queue)->balance_due)
 		balance(c->queue);
 	if (requests & SY_REPLACE)
@@ -1371,7 +1544,7 @@ static __noinline u32 account_domain(u32 domain)
 		return 0;
 	requests = sy_account_domain(policy(), &accounting, &d->state);
 	if (requests & SY_VISIT) {
-		bpf_for(i, 0, MAX_VCPUS)
+		bpf_for(i, 0, vcpus_used)
 		{
 			struct vcpu *v = vcpu_at(i);
 
@@ -1389,7 +1562,7 @@ static int account(void *map, u32 *key, struct timer *timer)
 
 	bpf_spin_lock(&lock);
 	sy_account_begin(policy(), &accounting, now);
-	bpf_for(i, 0, MAX_DOMAINS)
+	bpf_for(i, 0, domains_used)
 	{
 		if (account_domain(account_order[i & (MAX_DOMAINS - 1)]) & SY_FIRST)
 			visit_first(i);
@@ -1397,6 +1570,56 @@ static int account(void *map, u32 *key, struct timer *timer)
 	sy_account_end(policy(), &accounting);
 	bpf_spin_unlock(&lock);
 	bpf_timer_start(&timer->timer, sy_account_ns(policy()), 0);
+	return 0;
+}
+
+/* With the lock held: tells the governors of this domain, whose sums are of now. */
+static __noinline void sample_domain(u32 domain, u64 now)
+{
+	struct domain *d = domain_at(domain);
+	struct sy_sample sample;
+
+	d->sums.interval_ns = now;
+	d->sums.packets = d->packets;
+	sample.interval_ns = d->sums.interval_ns - d->sampled.interval_ns;
+	sample.gotten_ns = d->sums.gotten_ns - d->sampled.gotten_ns;
+	sample.waited_ns = d->sums.waited_ns - d->sampled.waited_ns;
+	sample.packets = d->sums.packets - d->sampled.packets;
+	sample.waits = d->sums.waits - d->sampled.waits;
+	sample.late_waits = d->sums.late_waits - d->sampled.late_waits;
+	d->sampled = d->sums;
+	sy_sample_domain(policy(), &governor, &d->state, &sample);
+}
+
+static int sample(void *map, u32 *key, struct timer *timer)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 i;
+
+	bpf_spin_lock(&lock);
+	sy_sample_begin(policy(), &governor, pcpus_online, now);
+	bpf_for(i, 0, domains_used)
+		domain_at(i)
+			->sums = domain_at(i)->departed;
+	bpf_for(i, 0, vcpus_used)
+	{
+		struct vcpu *v = vcpu_at(i);
+
+		if (v->status != STATUS_FREE)
+			add_sums(v, &domain_at(v->domain)->sums, now);
+	}
+	bpf_for(i, 0, domains_used)
+	{
+		if (domain_at(i)->pid)
+			sample_domain(i, now);
+	}
+	bpf_for(i, 0, domains_used)
+	{
+		if (domain_at(i)->pid)
+			sy_sample_settle(policy(), &governor, &domain_at(i)->state);
+	}
+	bpf_spin_unlock(&lock);
+	bpf_timer_start(&timer->timer, sy_sample_ns(policy()), 0);
 	return 0;
 }
 
@@ -1465,6 +1688,12 @@ s32 BPF_PROG(steelyard_init)
 		bpf_timer_init(&timer->timer, &account_timer, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&timer->timer, account);
 		bpf_timer_start(&timer->timer, sy_account_ns(policy()), 0);
+	}
+	timer = bpf_map_lookup_elem(&sample_timer, &key);
+	if (timer && sy_sample_ns(policy())) {
+		bpf_timer_init(&timer->timer, &sample_timer, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&timer->timer, sample);
+		bpf_timer_start(&timer->timer, sy_sample_ns(policy()), 0);
 	}
 	return 0;
 }

@@ -12,12 +12,15 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintLevel, set_print};
 use steelyard_policy::Policy;
 
+use crate::packets::Packets;
 use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
 use crate::{KvmError, as_core, check, text};
 
 /// The list of CPUs on which tasks can run.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// The parameter of `fair` that says what becomes of a vCPU that spins.
+const PAUSE_LOOP: &str = "pause_loop";
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -35,6 +38,8 @@ pub struct Options {
 pub struct Scheduler {
     skeleton: SteelyardSkel<'static>,
     _link: Link,
+    /// If the policy asks for them.
+    packets: Option<Packets>,
 }
 
 impl Scheduler {
@@ -44,6 +49,7 @@ impl Scheduler {
     /// Any [`KvmError`] but [`KvmError::Ejected`]; nothing is changed then.
     pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
         set_print((!options.verbose).then_some((PrintLevel::Debug, |_, _| {})));
+        let policy = &adapted(policy)?;
         check::host()?;
         // Lives as long as the process: the skeleton borrows it, and is never loaded twice.
         let storage: &'static mut MaybeUninit<OpenObject> =
@@ -83,19 +89,41 @@ impl Scheduler {
             .steelyard_ops
             .attach_struct_ops()
             .map_err(|error| KvmError::Refused("start the scheduler", error))?;
-        Ok(Scheduler { skeleton, _link: link })
+        let asked = policy.governors().any(|governor| governor.name == "app-slice");
+        Ok(Scheduler { skeleton, _link: link, packets: asked.then(Packets::default) })
     }
 
     /// Waits until `stop` says so.
     ///
     /// # Errors
     /// [`KvmError::Ejected`] if the kernel puts an end to it before that.
-    pub fn wait(&self, stop: impl Fn() -> bool) -> Result<(), KvmError> {
+    pub fn wait(&mut self, stop: impl Fn() -> bool) -> Result<(), KvmError> {
         while !stop() {
             self.check()?;
+            self.tell_packets();
             sleep(LOOK);
         }
         self.check()
+    }
+
+    /// Tells the program how many packets each domain has received.
+    fn tell_packets(&mut self) {
+        let (Some(packets), Some(state)) =
+            (&mut self.packets, self.skeleton.maps.bss_data.as_deref_mut())
+        else {
+            return;
+        };
+        packets.begin();
+        for domain in &mut state.domains {
+            // SAFETY: both pointers are to fields of the map's memory. The kernel writes the first,
+            // and the second only when it clears the slot for another process, which is told anew.
+            unsafe {
+                let pid = ptr::read_volatile(&raw const domain.pid);
+                if pid != 0 {
+                    ptr::write_volatile(&raw mut domain.packets, packets.received(pid));
+                }
+            }
+        }
     }
 
     fn check(&self) -> Result<(), KvmError> {
@@ -107,6 +135,24 @@ impl Scheduler {
         }
         Err(ejected(state, kind))
     }
+}
+
+/// The policy as this host can carry it out.
+fn adapted(policy: &Policy) -> Result<Policy, KvmError> {
+    if policy.discipline().name == "sedf" {
+        return Err(KvmError::Unsuited(
+            "sedf needs a timer for each vCPU, which the host of KVM does not have",
+        ));
+    }
+    let mut policy = policy.clone();
+    let sleeps = policy
+        .values()
+        .any(|(name, parameter, value)| name == PAUSE_LOOP && parameter.format(value) == "sleep");
+    // A vCPU that spins cannot be put to sleep from here. Both names are the core's own.
+    if sleeps && policy.set(PAUSE_LOOP, "yield").is_err() {
+        return Err(KvmError::Unsuited("a vCPU cannot sleep at a pause-loop exit in this host"));
+    }
+    Ok(policy)
 }
 
 fn ejected(state: &bss, kind: u32) -> KvmError {

@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod host;
 mod observer;
+mod packets;
 mod status;
 
 /// What libbpf-cargo generates from `bpf/`.

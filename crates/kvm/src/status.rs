@@ -19,7 +19,7 @@ use crate::{KvmError, as_core, text};
 const TABLES: (&str, usize) =
     ("steelyar.bss", offset_of!(bss, exit_message) + size_of::<[i8; 512]>());
 const CONSTANTS: (&str, usize) =
-    ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 64]>());
+    ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 128]>());
 const FREE: u32 = 0;
 const BLOCKED: u32 = 1;
 const WAITING: u32 = 2;
@@ -36,6 +36,10 @@ pub struct Status {
     pub interrupts: u64,
     /// Resets of all queues.
     pub resets: u64,
+    /// Pause-loop exits of vCPUs at which KVM found somebody to yield to.
+    pub pause_loops: u64,
+    /// vCPUs that the policy summoned at these.
+    pub summoned: u64,
     /// Domains that have a vCPU.
     pub domains: Vec<DomainStatus>,
 }
@@ -51,6 +55,10 @@ pub struct DomainStatus {
     pub weight: u64,
     /// Weight in effect now.
     pub weight_now: u64,
+    /// Slice in effect now, if not that of the discipline.
+    pub slice_now_ns: Option<u64>,
+    /// Packets that it received, counted only for governors that ask.
+    pub packets: u64,
     /// Resets of queues that its vCPUs caused.
     pub resets: u64,
     /// Of all its vCPUs; of waits the worst.
@@ -159,6 +167,8 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
             pid: domain.pid,
             weight: domain.state.settings.weight,
             weight_now: domain.state.weight,
+            slice_now_ns: (domain.state.slice_ns != 0).then_some(domain.state.slice_ns),
+            packets: domain.packets,
             resets: domain.resets,
             times: vcpus.iter().fold(Times::default(), |sum, vcpu| sum.and(vcpu.times)),
             vcpus,
@@ -169,6 +179,8 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
         choices: tables.choices,
         interrupts: tables.kicks,
         resets: tables.queues.iter().map(|queue| queue.resets).sum(),
+        pause_loops: tables.pause_loops,
+        summoned: tables.summoned,
         domains: domains.collect(),
     }
 }
@@ -246,15 +258,19 @@ macro_rules! line {
 impl Status {
     /// A table for people.
     pub fn to_table(&self) -> String {
-        let Status { policy, choices, interrupts, resets, domains } = self;
+        let Status { policy, choices, interrupts, resets, pause_loops, summoned, domains } = self;
         let mut out =
-            format!("{policy}\n{choices} choices, {interrupts} interrupts, {resets} resets\n\n");
+            format!("{policy}\n{choices} choices, {interrupts} interrupts, {resets} resets\n");
+        if *pause_loops > 0 {
+            let _ = writeln!(out, "{pause_loops} pause-loop exits, {summoned} vCPUs summoned");
+        }
+        out.push('\n');
         line!(
             out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "migr",
             "credit"
         );
         for domain in domains {
-            let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus } = domain;
+            let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus, .. } = domain;
             let _ =
                 writeln!(out, "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets");
             for vcpu in vcpus {
@@ -324,6 +340,8 @@ mod tests {
             pid: 1_234_567,
             weight: 256,
             weight_now: 65_535,
+            slice_now_ns: None,
+            packets: 0,
             resets: 1_234_567,
             times,
             vcpus: vec![vcpu.clone(), vcpu],
@@ -333,6 +351,8 @@ mod tests {
             choices: 12_345_678,
             interrupts: 1_234_567,
             resets: 123_456,
+            pause_loops: 1_234_567,
+            summoned: 123_456,
             domains: vec![domain],
         };
         let table = status.to_table();

@@ -17,8 +17,8 @@ use ratatui::crossterm::execute;
 use crate::interval::Interval;
 use crate::linux::LinuxError;
 use crate::screen::{Action, Looks, Screen};
-use crate::snapshot::Snapshot;
 use crate::source::Source;
+use steelyard_recording::Snapshot;
 
 /// A signal is heeded within this time.
 const ATTENTION: Duration = Duration::from_millis(50);

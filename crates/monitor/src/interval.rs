@@ -10,8 +10,8 @@ use steelyard_simulator::measure::WorstWait;
 use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Waits as Measured};
 use steelyard_simulator::{Usable, entitle};
 
-use crate::recording::merged;
-use crate::snapshot::{Domain, Figures, Host, Snapshot, State};
+use steelyard_recording::merged;
+use steelyard_recording::{Domain, Figures, Host, Snapshot, State};
 
 /// The host over an interval.
 #[derive(Clone, Debug, Serialize)]

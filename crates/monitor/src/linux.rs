@@ -18,7 +18,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::qemu;
-use crate::snapshot::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
+use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
 
 /// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.
 const LOOK_EVERY: u64 = 10;
@@ -133,7 +133,7 @@ impl LinuxSource {
             None => Arc::new(self.describe(idle_ns.len() as u32)),
         };
         self.structure = Some(structure.clone());
-        Ok(Snapshot { structure, time_ns, idle_ns, vcpus })
+        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments: vec![], others: vec![] })
     }
 
     /// Looks for processes that came, went or changed; whether there were any of interest.

@@ -12,9 +12,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::snapshot::{Domain, Figures, Snapshot};
+use steelyard_recording::{Domain, Figures, Snapshot};
 
-/// The media type of [`Snapshot::to_openmetrics`].
+/// The media type of [`to_openmetrics`].
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper bounds of the histograms' buckets.
@@ -32,16 +32,14 @@ const BOUNDS_NS: [u64; 11] = [
     10_000_000_000,
 ];
 
-impl Snapshot {
-    /// As the OpenMetrics format wants it; described in `docs/monitor.md`.
-    pub fn to_openmetrics(&self) -> String {
-        let mut registry = Registry::with_prefix("steelyard");
-        registry.register_collector(Box::new(Exposition(self.clone())));
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = text::encode(&mut out, &registry);
-        out
-    }
+/// As the OpenMetrics format wants it; described in `docs/monitor.md`.
+pub fn to_openmetrics(snapshot: &Snapshot) -> String {
+    let mut registry = Registry::with_prefix("steelyard");
+    registry.register_collector(Box::new(Exposition(snapshot.clone())));
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = text::encode(&mut out, &registry);
+    out
 }
 
 #[derive(Debug)]
@@ -156,9 +154,9 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Vcpu, Waits};
-    use crate::{Host, Structure};
+
     use std::sync::Arc;
+    use steelyard_recording::{Host, Structure, Vcpu, Waits};
 
     #[test]
     fn a_snapshot_is_exposed_with_bounded_series() {
@@ -190,8 +188,10 @@ mod tests {
             time_ns: 0,
             idle_ns: vec![250_000_000],
             vcpus: vec![figures(None), figures(Some(waits)), figures(None)],
+            segments: vec![],
+            others: vec![],
         };
-        let text = snapshot.to_openmetrics();
+        let text = to_openmetrics(&snapshot);
         for line in [
             "# TYPE steelyard_pcpu_idle_seconds counter",
             "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.25",

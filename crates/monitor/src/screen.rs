@@ -14,8 +14,8 @@ use ratatui::widgets::Paragraph;
 
 use crate::columns::{COLUMNS, DOMAIN_INDENT, Layout, Row, VCPU_INDENT, fitted, percent, time};
 use crate::interval::{DomainInterval, Interval, VcpuInterval};
-use crate::snapshot::State;
 use crate::table::NOBODY;
+use steelyard_recording::State;
 
 /// Intervals of which the pCPUs' strips are made, at most.
 const STRIP: usize = 200;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
 
-use crate::snapshot::{Domain, Figures, Host, Snapshot, Structure, Vcpu, Waits};
+use steelyard_recording::{Domain, Figures, Host, Snapshot, Structure, Vcpu, Waits};
 
 /// A running simulation.
 pub struct SimulationSource {
@@ -56,6 +56,8 @@ impl SimulationSource {
             time_ns: run.elapsed_ns,
             idle_ns: run.pcpus.iter().map(|pcpu| pcpu.idle_ns).collect(),
             vcpus: run.domains.into_iter().flat_map(|domain| domain.vcpus).map(figures).collect(),
+            segments: vec![],
+            others: vec![],
         })
     }
 }
@@ -91,5 +93,6 @@ fn figures(VcpuMeasure { time }: VcpuMeasure) -> Figures {
         migrations: Some(time.migrations),
         preemptions: Some(time.preemptions),
         waits: Some(Waits { histogram: time.waits.histogram, worst: time.waits.worst }),
+        policy: None,
     }
 }

@@ -6,9 +6,9 @@ use std::io::BufReader;
 use std::time::Duration;
 
 use crate::linux::{LinuxError, LinuxSource};
-use crate::recording::Recording;
 use crate::simulation::SimulationSource;
-use crate::snapshot::Snapshot;
+use steelyard_recording::Recording;
+use steelyard_recording::Snapshot;
 
 /// Nobody waits longer for the next snapshot of a recording.
 const LONGEST_S: f64 = 3600.0;

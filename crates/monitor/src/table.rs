@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::columns::{Layout, Row, fitted, harmless, percent, time};
 use crate::interval::Interval;
-use crate::snapshot::Host;
+use steelyard_recording::Host;
 
 /// Where there are no domains.
 pub(crate) const NOBODY: &str =

@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::Path;
 
-use steelyard_monitor::{Interval, LinuxError, LinuxSource, State};
+use steelyard_monitor::{Interval, LinuxError, LinuxSource};
+use steelyard_recording::State;
 use tempfile::TempDir;
 
 /// A `/proc` with one pCPU, and control groups.

@@ -14,11 +14,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use steelyard_monitor::{
-    Domain, Ending, Figures, Host, Interval, Recorder, Recording, RecordingError, SimulationSource,
-    Snapshot, State, Structure, Vcpu, Waits,
-};
+use steelyard_monitor::{Interval, SimulationSource};
 use steelyard_policy::Policy;
+use steelyard_recording::{
+    Domain, Ending, Figures, Host, Recorder, Recording, RecordingError, Snapshot, State, Structure,
+    Vcpu, Waits,
+};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Domain as Simulated, Host as SimulatedHost, Setup};
 use steelyard_simulator::workload::Busy;
@@ -135,6 +136,7 @@ fn figures() -> impl Strategy<Value = Figures> {
             migrations: rest.0,
             preemptions: rest.1,
             waits: rest.2,
+            policy: None,
         })
 }
 
@@ -160,7 +162,14 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
             };
             let domains = (0..domains as u64).map(domain).collect();
             let structure = Arc::new(Structure { host, domains });
-            Snapshot { structure, time_ns, idle_ns: vec![idle_ns], vcpus }
+            Snapshot {
+                structure,
+                time_ns,
+                idle_ns: vec![idle_ns],
+                vcpus,
+                segments: vec![],
+                others: vec![],
+            }
         },
     );
     vec(snapshot, 1..12)

@@ -10,9 +10,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use steelyard_monitor::{
-    Action, Domain, Figures, Host, Interval, Looks, Screen, Snapshot, State, Structure, Vcpu, Waits,
-};
+use steelyard_monitor::{Action, Interval, Looks, Screen};
+use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu, Waits};
 use steelyard_simulator::measure::{Ran, WorstWait};
 
 const MS: u64 = 1_000_000;
@@ -54,12 +53,15 @@ fn interval() -> Interval {
                 ran: vec![Ran { domain: "batch".to_owned(), vcpu: 0, ran_ns: length_ns }],
             }),
         }),
+        policy: None,
     };
     let nothing = Snapshot {
         structure: structure.clone(),
         time_ns: 0,
         idle_ns: vec![0, 0],
         vcpus: vec![figures(0, 0, 0, &[]); 3],
+        segments: vec![],
+        others: vec![],
     };
     let after = Snapshot {
         structure,
@@ -70,6 +72,8 @@ fn interval() -> Interval {
             figures(100, 0, 1, &[]),
             figures(900, 100, 0, &[(2 * MS, 50)]),
         ],
+        segments: vec![],
+        others: vec![],
     };
     Interval::between(&nothing, &after)
 }

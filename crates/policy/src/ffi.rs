@@ -10,11 +10,15 @@ use std::ffi::c_char;
 /// Room for parameters, `SY_PARAMETER_WORDS`.
 pub const PARAMETER_WORDS: usize = 40;
 /// Governors of the core, `SY_GOVERNORS`.
-pub const GOVERNORS: usize = 1;
+pub const GOVERNORS: usize = 5;
 /// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
-pub const GOVERNOR_PARAMETER_WORDS: usize = 8;
+pub const GOVERNOR_PARAMETER_WORDS: usize = 16;
+/// Room for what a governor keeps of the host, `SY_GOVERNOR_WORDS`.
+const GOVERNOR_WORDS: usize = 8;
+/// Room for what a governor keeps of a domain, `SY_GOVERNOR_DOMAIN_WORDS`.
+const GOVERNOR_DOMAIN_WORDS: usize = 16;
 /// Most vintages of a discipline, `SY_VINTAGES`.
-pub const VINTAGES: usize = 4;
+pub const VINTAGES: usize = 5;
 
 /// A discipline and governors with their parameters: `struct sy_policy`.
 #[repr(C)]
@@ -42,16 +46,44 @@ pub struct Settings {
     pub reserved_ns: u64,
     /// `sedf`: 1 if spare time may be used as well.
     pub extra_time: u64,
+    /// `boost-credit`: the most that a vCPU of it saves.
+    pub boost_limit_ns: u64,
+    /// `boost-credit`: what it is given of a pCPU, in percent, instead of by weight.
+    pub boost_percent: u64,
+}
+
+/// What the host measured of a domain since the sample before: `struct sy_sample`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// How long that is.
+    pub interval_ns: u64,
+    /// CPU time of its vCPUs together.
+    pub gotten_ns: u64,
+    /// Time that they were runnable, not running and not parked, together.
+    pub waited_ns: u64,
+    /// Received from the network.
+    pub packets: u64,
+    /// That ended, parked or not; counted only if [`sy_late_ns`] is not [`crate::FOREVER`].
+    pub waits: u64,
+    /// Those longer than [`sy_late_ns`].
+    pub late_waits: u64,
 }
 
 macro_rules! state {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $words:literal) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $($word:ident[$words:expr])*) => {
         $(#[$doc])*
         #[repr(C)]
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
-            state: [u64; $words],
+            $($word: [u64; $words],)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: Default::default(),)* $($word: [0; $words],)* }
+            }
         }
     };
 }
@@ -64,8 +96,20 @@ state! {
         /// pCPU it runs on or last ran on; written by the host.
         pcpu: u32,
         /// 1: running or waiting; written by the host.
-        runnable: u32
-    } 12
+        runnable: u32,
+        /// Number in its domain; written by the host before init.
+        index: u32,
+        /// 1: summoned, comes first in its queue.
+        first: u32,
+        /// 1: it spun and was passed over the last time.
+        passed_over: u32,
+        /// When its moment ends, if it was summoned.
+        moment_ns: u64,
+        /// Time that it may still run in the highest priority.
+        boost_ns: u64,
+        /// Run time since its last pause-loop exit.
+        unspun_ns: u64
+    } state[13]
 }
 state! {
     /// `struct sy_domain`.
@@ -78,19 +122,20 @@ state! {
         weight: u64,
         /// In effect; 0: the discipline's own.
         slice_ns: u64,
+        /// Time between ticks while a vCPU of it runs, if shorter than [`sy_tick_ns`]; 0: that.
+        tick_ns: u64,
         /// Number of vCPUs.
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
         timer_ns: u64
-    // The last two words are the governor's.
-    } 12
+    } state[10] governor[GOVERNORS * GOVERNOR_DOMAIN_WORDS]
 }
 state! {
     /// `struct sy_governor`.
     Governor {
         /// After REWEIGH: ids of the domains for [`sy_reweigh`], or 0.
         reweigh: [u64; 2]
-    } 8
+    } state[GOVERNORS * GOVERNOR_WORDS]
 }
 state! {
     /// `struct sy_queue`.
@@ -99,7 +144,7 @@ state! {
         pcpus: u32,
         /// vCPUs that wait in it, the running ones not counted; written by the host.
         queued: u32
-    } 12
+    } state[12]
 }
 state! {
     /// `struct sy_pcpu`.
@@ -110,14 +155,14 @@ state! {
         busy: u32,
         /// When the vCPU that runs there started; written by the host.
         started_ns: u64
-    } 4
+    } state[4]
 }
 state! {
     /// `struct sy_accounting`.
     Accounting {
         /// pCPUs of the host.
         pcpus: u64
-    } 10
+    } state[12]
 }
 
 impl Domain {
@@ -166,6 +211,14 @@ pub(crate) struct CDescription {
     pub vintage: [*const c_char; VINTAGES],
     pub parameters: u64,
     pub parameter: *const CParameter,
+    pub disciplines: u64,
+    pub reason: *const c_char,
+}
+
+#[repr(C)]
+pub(crate) struct CPublished {
+    pub name: *const c_char,
+    pub meaning: *const c_char,
 }
 
 // SAFETY: the types above have the layout of their C twins (sizes are compared in a test), and the
@@ -174,8 +227,9 @@ pub(crate) struct CDescription {
 unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
+    pub(crate) safe fn sy_describe_published(number: u64) -> *const CPublished;
     #[cfg(test)]
-    safe fn sy_sizes(sizes: &mut [u64; 7]);
+    safe fn sy_sizes(sizes: &mut [u64; 8]);
 
     pub safe fn sy_scope(policy: &Parameters) -> u32;
     pub safe fn sy_queue_pcpus_max(policy: &Parameters) -> u64;
@@ -232,6 +286,32 @@ unsafe extern "C" {
         queue: &mut Queue,
         domain: &mut Domain,
         vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_spin(policy: &Parameters, domain: &mut Domain, vcpu: &mut Vcpu, now: u64)
+    -> u32;
+    pub safe fn sy_rank(
+        policy: &Parameters,
+        queue: &Queue,
+        domain: &Domain,
+        vcpu: &mut Vcpu,
+        facts: u32,
+        waited_ns: u64,
+        now: u64,
+    ) -> u64;
+    pub safe fn sy_summon(
+        policy: &Parameters,
+        queue: &Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        now: u64,
+    ) -> u32;
+    pub safe fn sy_spun(
+        policy: &Parameters,
+        queue: &mut Queue,
+        domain: &mut Domain,
+        vcpu: &mut Vcpu,
+        summoned: u32,
         now: u64,
     ) -> u32;
     pub safe fn sy_charge(
@@ -352,6 +432,16 @@ unsafe extern "C" {
         vcpu: &mut Vcpu,
     ) -> u32;
     pub safe fn sy_account_end(policy: &Parameters, accounting: &mut Accounting);
+    pub safe fn sy_sample_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_late_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_sample_begin(policy: &Parameters, governor: &mut Governor, pcpus: u64, now: u64);
+    pub safe fn sy_sample_domain(
+        policy: &Parameters,
+        governor: &mut Governor,
+        domain: &mut Domain,
+        sample: &Sample,
+    );
+    pub safe fn sy_sample_settle(policy: &Parameters, governor: &mut Governor, domain: &mut Domain);
     pub safe fn sy_load(policy: &Parameters, queue: &mut Queue, now: u64) -> u64;
     pub safe fn sy_balance_gain(
         policy: &Parameters,
@@ -370,7 +460,7 @@ mod tests {
 
     #[test]
     fn structs_have_the_size_of_their_c_twins() {
-        let mut sizes = [0; 7];
+        let mut sizes = [0; 8];
         sy_sizes(&mut sizes);
         let ours = [
             size_of::<Vcpu>(),
@@ -380,6 +470,7 @@ mod tests {
             size_of::<Accounting>(),
             size_of::<Governor>(),
             size_of::<Parameters>(),
+            size_of::<Sample>(),
         ];
         assert_eq!(sizes, ours.map(|size| size as u64));
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 pub use ffi::{
-    Accounting, Domain, Governor as GovernorState, Parameters, Pcpu, Queue, Settings, Vcpu,
+    Accounting, Domain, Governor as GovernorState, Parameters, Pcpu, Queue, Sample, Settings, Vcpu,
 };
 
 /// Which pCPUs share a run queue: `enum sy_scope`.
@@ -51,6 +51,21 @@ pub mod verdict {
     pub const SKIP: u32 = 0;
     pub const TAKE: u32 = 1;
     pub const STOP: u32 = 2;
+}
+
+/// Whom a spinning vCPU would have summoned: `enum sy_gang`.
+#[allow(missing_docs)]
+pub mod gang {
+    pub const NONE: u32 = 0;
+    pub const BEST: u32 = 1;
+    pub const ALL: u32 = 2;
+}
+
+/// What a host knows of a sibling that waits, as bits: `enum sy_fact`.
+#[allow(missing_docs)]
+pub mod fact {
+    pub const PREEMPTED: u32 = 1 << 0;
+    pub const IN_KERNEL: u32 = 1 << 1;
 }
 
 /// Whom to interrupt for a woken vCPU: `enum sy_step`, four bits each.
@@ -155,7 +170,7 @@ pub struct Governor {
     /// Parameters; each has one default.
     pub parameters: Vec<Parameter>,
     /// The disciplines for which it has a meaning.
-    pub disciplines: &'static [&'static str],
+    pub disciplines: Vec<&'static str>,
     /// Why it has none for the others.
     reason: &'static str,
 }
@@ -165,7 +180,7 @@ pub fn disciplines() -> &'static [Discipline] {
     static ALL: LazyLock<Vec<Discipline>> = LazyLock::new(|| {
         let described = (0..).map_while(|id| Some((id, describe(ffi::sy_describe(id))?)));
         described
-            .map(|(id, Description { name, help, vintages, parameters })| Discipline {
+            .map(|(id, Description { name, help, vintages, parameters, .. })| Discipline {
                 id,
                 name,
                 help,
@@ -182,32 +197,52 @@ pub fn governors() -> &'static [Governor] {
     static ALL: LazyLock<Vec<Governor>> = LazyLock::new(|| {
         let described = (0..).map_while(|id| describe(ffi::sy_describe_governor(id)));
         described
-            .map(|Description { name, help, parameters, .. }| Governor {
+            .map(|Description { name, help, parameters, suits, reason, .. }| Governor {
                 name,
                 help,
                 parameters,
-                disciplines: &["credit2"],
-                reason: "it follows the resets of a queue's credit, which only credit2 has",
+                disciplines: disciplines()
+                    .iter()
+                    .filter(|discipline| suits >> discipline.id & 1 != 0)
+                    .map(|discipline| discipline.name)
+                    .collect(),
+                reason,
             })
             .collect()
     });
     &ALL
 }
 
-/// Policies that have a name of their own: a discipline with governors, as published.
-pub const PUBLISHED: [(&str, &str); 1] = [("mcredit2", "credit2@xen-4.5+reset-boost")];
+/// Policies that have a name of their own, and what it stands for: a discipline with governors, as
+/// published.
+pub fn published() -> &'static [(&'static str, &'static str)] {
+    static ALL: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+        let entries = (0..).map_while(|number| {
+            // SAFETY: null or a constant that lives as long as the program, and so are its strings.
+            unsafe {
+                let entry = ffi::sy_describe_published(number).as_ref()?;
+                Some((text(entry.name), text(entry.meaning)))
+            }
+        });
+        entries.collect()
+    });
+    &ALL
+}
 
 struct Description {
     name: &'static str,
     help: &'static str,
     vintages: Vec<&'static str>,
     parameters: Vec<Parameter>,
+    /// Of a governor: the disciplines that it suits, a bit each, and why not the others.
+    suits: u64,
+    reason: &'static str,
 }
 
 fn describe(description: *const ffi::CDescription) -> Option<Description> {
     // SAFETY: descriptions are null or point to a constant that lives as long as the program, whose
     // strings are constants too and whose `parameter` points to `parameters` elements; unused
-    // vintages are null.
+    // vintages are null, and so is a discipline's `reason`.
     unsafe {
         let description = description.as_ref()?;
         let vintages: Vec<_> = description
@@ -234,6 +269,8 @@ fn describe(description: *const ffi::CDescription) -> Option<Description> {
                 })
                 .collect(),
             vintages,
+            suits: description.disciplines,
+            reason: if description.reason.is_null() { "" } else { text(description.reason) },
         })
     }
 }
@@ -257,12 +294,12 @@ pub struct Policy {
 
 impl Policy {
     /// Reads `DISCIPLINE`, `DISCIPLINE@VINTAGE`, either with `+GOVERNOR` once or more, or a name
-    /// out of [`PUBLISHED`]; without a vintage the newest one.
+    /// out of [`published`]; without a vintage the newest one.
     ///
     /// # Errors
     /// [`PolicyError`], for a name that is unknown or a governor that does not suit.
     pub fn named(name: &str) -> Result<Policy, PolicyError> {
-        if let Some((published, spelled)) = PUBLISHED.iter().find(|(known, _)| *known == name) {
+        if let Some((published, spelled)) = published().iter().find(|(known, _)| *known == name) {
             return Ok(Policy { published: Some(published), ..Policy::named(spelled)? });
         }
         let mut parts = name.split('+');
@@ -279,7 +316,7 @@ impl Policy {
                 known: disciplines()
                     .iter()
                     .map(|discipline| discipline.name)
-                    .chain(PUBLISHED.iter().map(|(name, _)| *name))
+                    .chain(published().iter().map(|(name, _)| *name))
                     .collect(),
             })?;
         let discipline = &disciplines()[index];
@@ -531,11 +568,42 @@ mod tests {
         assert_eq!(mcredit2.to_string(), "mcredit2");
         let spelled = Policy::named("credit2@xen-4.5+reset-boost").unwrap();
         assert_eq!(mcredit2.parameters(), spelled.parameters());
+        let free = Policy::named("credit2+app-slice+reset-boost").unwrap();
+        assert_eq!(free.to_string(), "credit2@xen-4.20+reset-boost+app-slice");
+        for (name, spelled) in published() {
+            let (published, spelled) = (Policy::named(name), Policy::named(spelled));
+            assert_eq!(published.unwrap().parameters(), spelled.unwrap().parameters());
+        }
         let error = |name: &str| Policy::named(name).unwrap_err();
-        assert!(matches!(error("credit+reset-boost"), PolicyError::Unsuited { .. }));
         assert!(matches!(error("credit2+boost"), PolicyError::UnknownGovernor { .. }));
         let mut plain = Policy::named("credit2").unwrap();
         let absent = plain.set("reset-boost.interval_ns", "5000000");
         assert!(matches!(absent, Err(PolicyError::Absent { .. })));
+    }
+
+    #[test]
+    fn governors_refuse_the_other_disciplines_with_a_reason() {
+        // What each suits, and a word of why not the others.
+        let suits: [(&str, &[&str], &str); 5] = [
+            ("reset-boost", &["credit2"], "resets"),
+            ("load-weight", &["sedf", "credit", "credit2", "fair"], ""),
+            ("app-slice", &["credit", "credit2", "fair"], "reservation"),
+            ("boost-credit", &["credit"], "BOOST"),
+            ("cosched", &["credit", "fair"], "borrowed"),
+        ];
+        assert!(governors().iter().map(|governor| governor.name).eq(suits.map(|(name, ..)| name)));
+        for (governor, suited, why) in suits {
+            for discipline in disciplines() {
+                let name = format!("{}+{governor}", discipline.name);
+                match Policy::named(&name) {
+                    Ok(_) => assert!(suited.contains(&discipline.name), "{name}"),
+                    Err(error) => {
+                        assert!(!suited.contains(&discipline.name), "{error}");
+                        assert!(matches!(error, PolicyError::Unsuited { .. }), "{error}");
+                        assert!(error.to_string().contains(why), "{error}");
+                    }
+                }
+            }
+        }
     }
 }

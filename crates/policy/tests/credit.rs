@@ -1,98 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Credit: accounting and choices worked out by hand per vintage, and what holds for every host.
 
+mod books;
 mod host;
 
+use books::{BOOST, Books, OVER, UNDER};
 use host::{Host, MS};
 use proptest::prelude::*;
 use steelyard_policy::ffi::*;
 use steelyard_policy::{Policy, request, step, verdict};
-
-// SAFETY: policy/discipline/credit.h defines it with this signature; it only reads the vCPU.
-unsafe extern "C" {
-    safe fn credit_credits(vcpu: &Vcpu) -> i64;
-}
-
-const BOOST: u64 = 0;
-const UNDER: u64 = 1;
-const OVER: u64 = 2;
-
-/// Several pCPUs' worth of domains without a host: ticks, charges and accountings by hand.
-struct Books {
-    p: Parameters,
-    a: Accounting,
-    q: Queue,
-    c: Pcpu,
-    domains: Vec<(Domain, Vec<Vcpu>)>,
-}
-
-impl Books {
-    fn new(policy: &str, pcpus: u64) -> Books {
-        let p = Policy::named(policy).expect("a policy of the core").parameters().clone();
-        let mut a = Accounting::default();
-        sy_accounting_init(&p, &mut a, pcpus);
-        Books { p, a, q: Queue::default(), c: Pcpu::default(), domains: Vec::new() }
-    }
-
-    fn add(&mut self, weight: u64, cap_percent: u64, vcpus: u64) {
-        let mut d = Domain::default();
-        let settings = Settings { weight, cap_percent, ..Settings::default() };
-        sy_domain_init(&self.p, &mut d, &settings, vcpus, 1);
-        let vcpus = (0..vcpus)
-            .map(|_| {
-                let mut v = Vcpu::default();
-                sy_vcpu_init(&self.p, &mut d, &mut v, 1);
-                v
-            })
-            .collect();
-        self.domains.push((d, vcpus));
-    }
-
-    /// The vCPU is found running by a tick, then has run for so long.
-    fn run(&mut self, domain: usize, vcpu: usize, ran_ns: u64) {
-        let (d, vcpus) = &mut self.domains[domain];
-        let v = &mut vcpus[vcpu];
-        sy_tick(&self.p, &mut self.a, &mut self.q, &mut self.c, d, v, 1);
-        sy_charge(&self.p, &mut self.q, d, v, ran_ns, 1);
-    }
-
-    /// One accounting; what it asked for per domain, then per vCPU.
-    fn account(&mut self) -> Vec<(u32, Vec<u32>)> {
-        sy_account_begin(&self.p, &mut self.a, 1);
-        let asked = self
-            .domains
-            .iter_mut()
-            .map(|(d, vcpus)| {
-                let asked = sy_account_domain(&self.p, &mut self.a, d);
-                let visited = vcpus.iter_mut().filter(|_| asked & request::VISIT != 0);
-                (asked, visited.map(|v| sy_account_vcpu(&self.p, &mut self.a, d, v)).collect())
-            })
-            .collect();
-        sy_account_end(&self.p, &mut self.a);
-        asked
-    }
-
-    /// Whether it earns credits: a tick would ask for a better place for it.
-    fn is_active(&self, domain: usize, vcpu: usize) -> bool {
-        let (mut d, mut v) = (self.domains[domain].0.clone(), self.domains[domain].1[vcpu].clone());
-        let (mut a, mut q, mut c) = (self.a.clone(), self.q.clone(), self.c.clone());
-        let asked = sy_tick(&self.p, &mut a, &mut q, &mut c, &mut d, &mut v, 1);
-        asked & request::REPLACE != 0
-    }
-
-    fn credits(&self) -> Vec<Vec<i64>> {
-        let of = |(_, vcpus): &(_, Vec<Vcpu>)| vcpus.iter().map(|v| credit_credits(v)).collect();
-        self.domains.iter().map(of).collect()
-    }
-
-    fn priorities(&mut self) -> Vec<Vec<u64>> {
-        let (p, q) = (&self.p, &mut self.q);
-        self.domains
-            .iter_mut()
-            .map(|(d, vcpus)| vcpus.iter_mut().map(|v| sy_key(p, q, d, v, 1)).collect())
-            .collect()
-    }
-}
 
 /// Four pCPUs, hence 1200 credits. A: weight 256, cap 25 % = 75 credits, 1 vCPU. B: 512, 2 vCPUs.
 /// C: 256, 4 vCPUs. All have run for 30 ms = 300 credits each.
@@ -200,7 +116,7 @@ fn the_exact_debit_carries_its_rounding() {
     for (ran_ns, credits) in expected {
         let (d, vcpus) = &mut books.domains[0];
         sy_charge(&books.p, &mut books.q, d, &mut vcpus[0], ran_ns, 1);
-        assert_eq!(credit_credits(&vcpus[0]), credits);
+        assert_eq!(sy_credit(&books.p, &books.q, &vcpus[0]), credits);
     }
 }
 
@@ -569,7 +485,7 @@ proptest! {
                         if sy_account_domain(&p, &mut a, d) & request::VISIT != 0 {
                             for v in vcpus.iter_mut().skip(i).step_by(settings.len()) {
                                 sy_account_vcpu(&p, &mut a, d, v);
-                                prop_assert!(credit_credits(v).abs() <= 1 << 40);
+                                prop_assert!(sy_credit(&p, &q, v).abs() <= 1 << 40);
                             }
                         }
                     }

@@ -2,64 +2,17 @@
 //! reset-boost: its state machine step by step as Kang and Lee describe it, and bounds.
 #![allow(clippy::unwrap_used)]
 
+mod governed;
+
+use governed::{Host, MS};
 use proptest::prelude::*;
-use steelyard_policy::ffi::*;
-use steelyard_policy::{Policy, Settings, request};
+use steelyard_policy::Sample;
 
-const MS: u64 = 1_000_000;
-
-/// Domains whose vCPUs cause resets, ids 1, 2, ...
-struct Host {
-    p: Parameters,
-    queue: Queue,
-    governor: Governor,
-    domains: Vec<Domain>,
-    now: u64,
-}
-
-impl Host {
-    fn new(settings: &[(&str, &str)], weights: &[u64]) -> Self {
-        let mut policy = Policy::named("mcredit2").unwrap();
-        for (name, value) in settings {
-            policy.set(name, value).unwrap();
-        }
-        let p = policy.parameters().clone();
-        let mut queue = Queue::of(1);
-        sy_queue_init(&p, &mut queue, 1);
-        let domain = |(index, &weight): (usize, &u64)| {
-            let mut domain = Domain::of(index as u64 + 1);
-            let settings = Settings { weight, ..Settings::default() };
-            sy_domain_init(&p, &mut domain, &settings, 1, MS);
-            domain
-        };
-        let domains = weights.iter().enumerate().map(domain).collect();
-        Host { p, queue, governor: Governor::default(), domains, now: 1_000 * MS }
-    }
-
-    /// So much later this domain causes a reset. True if boosts were looked at.
-    fn reset(&mut self, after_ms: u64, domain: usize) -> bool {
-        self.now += after_ms * MS;
-        let Host { p, queue, governor, domains, now } = self;
-        let requests = sy_reset(p, queue, governor, &mut domains[domain], 1, *now);
-        if requests & request::REWEIGH == 0 {
-            return false;
-        }
-        for id in governor.reweigh.into_iter().filter(|&id| id > 0) {
-            sy_reweigh(p, governor, &mut domains[id as usize - 1]);
-        }
-        true
-    }
-
-    fn weights(&self) -> Vec<u64> {
-        self.domains.iter().map(|domain| domain.weight).collect()
-    }
-}
-
-const HUNDRED: (&str, &str) = ("reset-boost.interval_ns", "100000000");
+const HUNDRED: (&str, &str) = ("interval_ns", "100000000");
 
 #[test]
 fn the_boost_doubles_moves_and_ends_as_published() {
-    let mut host = Host::new(&[HUNDRED], &[256, 256, 100]);
+    let mut host = Host::new("mcredit2", &[HUNDRED], &[256, 256, 100]);
     // The first reset is long after "the last change": domain 0 leads with a count of 1.
     assert!(host.reset(0, 0));
     assert_eq!(host.weights(), [512, 256, 100]);
@@ -83,7 +36,7 @@ fn the_boost_doubles_moves_and_ends_as_published() {
 
 #[test]
 fn squared_growth_goes_2_4_16_256_and_stops_at_the_greatest_weight() {
-    let mut host = Host::new(&[HUNDRED, ("reset-boost.growth", "squared")], &[1, 256]);
+    let mut host = Host::new("mcredit2", &[HUNDRED, ("growth", "squared")], &[1, 256]);
     let mut seen = vec![];
     for _ in 0..6 {
         host.reset(100, 0);
@@ -95,7 +48,7 @@ fn squared_growth_goes_2_4_16_256_and_stops_at_the_greatest_weight() {
 
 #[test]
 fn a_boost_may_end_by_silence() {
-    let mut host = Host::new(&[HUNDRED, ("reset-boost.end_intervals", "5")], &[256, 256]);
+    let mut host = Host::new("mcredit2", &[HUNDRED, ("end_intervals", "5")], &[256, 256]);
     host.reset(0, 0);
     host.reset(100, 0);
     assert_eq!(host.weights(), [1024, 256]);
@@ -109,12 +62,26 @@ fn a_boost_may_end_by_silence() {
 }
 
 #[test]
-fn a_change_of_settings_keeps_the_boost() {
-    let mut host = Host::new(&[HUNDRED], &[256, 256]);
+fn a_boost_ends_by_silence_at_a_sample_too() {
+    let sample = |host: &mut Host, after_ms: u64| {
+        host.sample_after(after_ms * MS, &[Sample::default(); 2]);
+        host.weights()
+    };
+    let mut host = Host::new("mcredit2", &[HUNDRED, ("end_intervals", "5")], &[256, 256]);
+    assert_eq!(host.sample_ns(), 100 * MS);
     host.reset(0, 1);
-    let settings = Settings { weight: 100, ..Settings::default() };
+    assert_eq!(sample(&mut host, 499), [256, 512]);
+    assert_eq!(sample(&mut host, 1), [256, 256]);
+    // As published nobody looks.
+    assert_eq!(Host::new("mcredit2", &[HUNDRED], &[256]).sample_ns(), 0);
+}
+
+#[test]
+fn a_change_of_settings_keeps_the_boost() {
+    let mut host = Host::new("mcredit2", &[HUNDRED], &[256, 256]);
+    host.reset(0, 1);
     for domain in 0..2 {
-        sy_domain_change(&host.p, &mut host.governor, &mut host.domains[domain], &settings);
+        host.change_settings(domain, |settings| settings.weight = 100);
     }
     assert_eq!(host.weights(), [100, 200]);
 }
@@ -133,8 +100,8 @@ proptest! {
         let growth = if squared { "squared" } else { "doubled" };
         let end = end.to_string();
         let settings =
-            [HUNDRED, ("reset-boost.growth", growth), ("reset-boost.end_intervals", end.as_str())];
-        let mut host = Host::new(&settings, &weights);
+            [HUNDRED, ("growth", growth), ("end_intervals", end.as_str())];
+        let mut host = Host::new("mcredit2", &settings, &weights);
         for (after_ms, domain) in resets {
             host.reset(after_ms, domain % weights.len());
             let now = host.weights();

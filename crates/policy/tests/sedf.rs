@@ -269,7 +269,7 @@ proptest! {
             .iter()
             .map(|&(weight, period_ns, reserved_ns, cap_percent)| {
                 let (mut d, mut v) = (Domain::default(), Vcpu::default());
-                let settings = Settings { weight, slice_ns: 0, period_ns, reserved_ns, cap_percent, extra_time };
+                let settings = Settings { weight, period_ns, reserved_ns, cap_percent, extra_time, ..Settings::default() };
                 sy_domain_init(&p, &mut d, &settings, 1, 1);
                 sy_vcpu_init(&p, &mut d, &mut v, 1);
                 sy_join(&p, &mut q, &mut d, &mut v, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Writes all files of a comparison, or none: each under a temporary name first, and all are renamed
+//! Writes all files of a command, or none: each under a temporary name first, and all are renamed
 //! at the end. Temporary files that were not renamed are removed on the way out.
 
 use std::fs::{self, Permissions};
@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{error, fmt};
 
+use steelyard_experiment::Reproduction;
 use tempfile::NamedTempFile;
 
 use crate::results::{Results, RunTrace};
-use crate::{write_csv, write_html, write_perfetto};
+use crate::{reproduction, write_csv, write_html, write_perfetto};
 
 type WriteFile<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
-/// Writes `results.json`, `results.csv`, `trace.json.gz` and `report.html` into `directory`, which
-/// is made if it is not there, and returns their paths. Files of these names are replaced. Set
-/// `interrupted`, as a handler of Ctrl-C does, to give up without a trace.
+/// Writes `results.json`, `results.csv`, `trace.json.gz` and `report.html` of a comparison into
+/// `directory`, which is made if it is not there, and returns their paths. Files of these names are
+/// replaced. Set `interrupted`, as a handler of Ctrl-C does, to give up without a trace.
 ///
 /// # Errors
 /// [`WriteError`]; then none of the files was replaced, unless it was the renaming that failed.
@@ -34,6 +35,43 @@ pub fn write_all(
         ("report.html", &|writer| write_html(results, traces, writer)),
         ("trace.json.gz", &|writer| write_perfetto(results, traces, writer)),
     ];
+    write_files(directory, &files, interrupted)
+}
+
+/// Writes `results.json`, `matrix.svg`, `tables.md` and `report.html` of experiments, as
+/// [`write_all`] does those of a comparison.
+///
+/// # Errors
+/// As those of [`write_all`].
+pub fn write_reproduction(
+    directory: &Path,
+    reproduction: &Reproduction,
+    interrupted: &AtomicBool,
+) -> Result<Vec<PathBuf>, WriteError> {
+    let files: [(&str, WriteFile); 4] = [
+        ("results.json", &|writer| reproduction::write_json(reproduction, writer)),
+        ("matrix.svg", &|writer| reproduction::write_matrix(reproduction, writer)),
+        ("tables.md", &|writer| reproduction::write_markdown(reproduction, writer)),
+        ("report.html", &|writer| reproduction::write_html(reproduction, writer)),
+    ];
+    write_files(directory, &files, interrupted)
+}
+
+/// Whether files can be written into a directory, or it can be made, as far as it can be seen
+/// without leaving anything there.
+///
+/// # Errors
+/// [`WriteError`], of the directory.
+pub fn check_directory(directory: &Path) -> Result<(), WriteError> {
+    let there = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(there).map_err(|error| WriteError::at(directory, error)).map(drop)
+}
+
+fn write_files(
+    directory: &Path,
+    files: &[(&str, WriteFile)],
+    interrupted: &AtomicBool,
+) -> Result<Vec<PathBuf>, WriteError> {
     fs::create_dir_all(directory).map_err(|error| WriteError::at(directory, error))?;
     let mut staged = vec![];
     for (name, write) in files {

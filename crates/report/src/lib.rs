@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What comes out of a comparison: `results.json` and `results.csv` (described in
-//! `docs/results.md`), a trace for Perfetto, a table for the terminal and a report for the browser.
+//! `docs/results.md`), a trace for Perfetto, a table for the terminal and a report for the browser;
+//! and out of published experiments (module `reproduction`).
 //!
 //! The same results and traces give the same bytes.
 
@@ -9,14 +10,16 @@ mod files;
 mod format;
 mod html;
 mod perfetto;
+mod reproduction;
 mod results;
 mod summary;
 mod terminal;
 
 pub use csv::write_csv;
-pub use files::{WriteError, write_all};
+pub use files::{WriteError, check_directory, write_all, write_reproduction};
 pub use html::write_html;
 pub use perfetto::write_perfetto;
+pub use reproduction::{table as reproduction_table, write_json as write_reproduction_json};
 pub use results::{
     Comparison, DomainSummary, HostSummary, ParameterValue, PolicySummary, ReadError, Results,
     RunTrace,

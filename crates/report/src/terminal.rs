@@ -41,9 +41,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     let summary = summarise(comparison);
     let seeds = comparison.seeds.len();
     // Results of writing are not looked at here: writing to a String cannot fail.
-    let paint = |text: &str, code: &str| {
-        if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    };
+    let paint = |text: &str, code: &str| paint(style, text, code);
     let mut about = format!(
         "{}, {} on {} pCPU{}. Percentages of time are of one pCPU.",
         visible(&comparison.source),
@@ -134,6 +132,11 @@ fn aligned(
     table.trim_fmt()
 }
 
+/// A text with an attribute of the terminal.
+pub fn paint(style: Style, text: &str, code: &str) -> String {
+    if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
 /// Names come from files: none may steer the terminal.
 fn visible(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
@@ -141,19 +144,5 @@ fn visible(text: &str) -> String {
 
 /// Breaks a line between words; what follows is indented.
 fn wrap(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            out.push_str("\n  ");
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out
+    format::lines(text, width).join("\n  ")
 }

@@ -9,10 +9,11 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::{env, fs};
 
 use serde_json::Value;
-use steelyard_report::{Results, RunTrace, write_html};
+use steelyard_report::{Results, RunTrace, write_html, write_reproduction};
 
 /// Collects every kind of complaint; goes before all else.
 const LISTEN: &str = r#"<script>
@@ -88,12 +89,17 @@ addEventListener("load", async () => {
 
 /// Opens a report and returns what the probe saw.
 fn open(name: &str, results: &Results, traces: &[RunTrace]) -> Value {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&directory).unwrap();
     let mut html = vec![];
     write_html(results, traces, &mut html).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("report.html"), &html).unwrap();
-    let html = String::from_utf8(html).unwrap();
+    open_page(&directory)
+}
+
+/// Opens the report in a directory.
+fn open_page(directory: &Path) -> Value {
+    let html = fs::read_to_string(directory.join("report.html")).unwrap();
     let probed = html.replacen("<head>", &format!("<head>{LISTEN}"), 1);
     // The end of the page, not the words "</body>" in a script.
     let end = probed.rfind("</body>").unwrap();
@@ -171,6 +177,22 @@ fn the_report_renders_and_can_be_used() {
     let wheel: (f64, f64) = serde_json::from_value(seen["wheel"].clone()).unwrap();
     assert!(length(wheel) < length(all), "{wheel:?}");
 
+    assert_eq!(seen["background"], "rgb(20, 23, 27)");
+}
+
+#[test]
+fn the_report_of_experiments_renders() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiments");
+    let reproduction = common::reproduction();
+    write_reproduction(&directory, &reproduction, &AtomicBool::new(false)).unwrap();
+    let seen = open_page(&directory);
+    assert_quiet(&seen);
+    for state in ["charts", "dark"] {
+        // Three bars and two published values; then two curves of a line, three points and a
+        // published one.
+        assert!(marks(&seen, state, "figure-0-0") >= 5, "{seen}");
+        assert!(marks(&seen, state, "figure-0-1") >= 6, "{seen}");
+    }
     assert_eq!(seen["background"], "rgb(20, 23, 27)");
 }
 

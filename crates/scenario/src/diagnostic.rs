@@ -156,7 +156,7 @@ pub(crate) fn read_text(path: &Path, mut file: impl BufRead) -> Result<Source, D
 }
 
 /// ", did you mean `weight`?" if a valid word is near, else nothing.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let nearest = known
         .into_iter()
         .map(|valid| (strsim::damerau_levenshtein(word, valid), valid))

@@ -4,13 +4,17 @@
 
 use std::ops::Range;
 
+use serde::de::DeserializeOwned;
 use toml_edit::{Document, DocumentMut, InlineTable, Item, Value};
 
 use crate::diagnostic::{Diagnostic, Source, did_you_mean};
 use crate::file::Scenario;
 
-/// Reads a scenario.
-pub(crate) fn parse(source: &Source) -> Result<Scenario, Diagnostic> {
+/// Reads a document of any form.
+///
+/// # Errors
+/// What is not of this form, and where it stands.
+pub fn parse<T: DeserializeOwned>(source: &Source) -> Result<T, Diagnostic> {
     toml_edit::de::from_str(&source.text).map_err(|error| {
         let message = Message::from_serde(error.message());
         message.at(source, error.span().unwrap_or(0..0))
@@ -118,7 +122,7 @@ fn find(list: &Item, part: &str) -> Result<usize, String> {
 
 /// Applies settings one after another, so that an error is that of the one that made it.
 pub(crate) fn apply(source: &Source, settings: &mut [Setting]) -> Result<Scenario, Diagnostic> {
-    let mut scenario = parse(source)?;
+    let mut scenario: Scenario = parse(source)?;
     let mut document: DocumentMut = match source.text.parse() {
         Ok(document) => document,
         Err(error) => return Err(source.error(0..0, error.to_string())),
@@ -140,7 +144,7 @@ pub(crate) fn apply(source: &Source, settings: &mut [Setting]) -> Result<Scenari
 }
 
 /// The bytes of the setting at `path`, or of the nearest table around it.
-pub(crate) fn locate(source: &Source, path: &[String]) -> Range<usize> {
+pub fn locate(source: &Source, path: &[String]) -> Range<usize> {
     let Ok(document) = Document::parse(source.text.as_str()) else {
         return 0..0;
     };

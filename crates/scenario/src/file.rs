@@ -7,7 +7,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
-use steelyard_simulator::config::{Domain, Host, Reservation, Task};
+use steelyard_simulator::config::{Boost, Domain, GuestLocks, Host, Reservation, Task};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 
 /// A host, its domains, and the policies to compare on it.
@@ -77,12 +77,18 @@ pub struct DomainEntry {
     /// Its reservation under `sedf`.
     #[serde(default)]
     pub sedf: Option<Reservation>,
+    /// The boost credit that it may save under `boost-credit`; without, what the policy says.
+    #[serde(default)]
+    pub boost: Option<Boost>,
     /// When it starts.
     #[serde(default)]
     pub start: Nanoseconds,
     /// How long the guest's own scheduler lets a thread run while others wait.
     #[serde(default = "default_guest_slice")]
     pub guest_slice: Nanoseconds,
+    /// How the guest kernel's spin locks are passed on.
+    #[serde(default)]
+    pub guest_locks: GuestLocks,
     /// What runs in it.
     #[serde(default)]
     pub task: Vec<Task>,
@@ -110,8 +116,10 @@ impl DomainEntry {
             pin: self.pin.clone(),
             slice: self.slice,
             sedf: self.sedf.clone(),
+            boost: self.boost.clone(),
             start: self.start,
             guest_slice: self.guest_slice,
+            guest_locks: self.guest_locks,
             task: self.task.clone(),
         })
     }

@@ -44,7 +44,7 @@ fn the_message_points_at_the_word() {
          5 | wieght = 512\n  \
            | ^^^^^^\n  \
          help: known here: `name`, `count`, `vcpus`, `weight`, `cap_percent`, `pin`, `slice`, `sedf`, \
-         `start`, `guest_slice`, `task`"
+         `boost`, `start`, `guest_slice`, `guest_locks`, `task`"
     );
 }
 
@@ -122,6 +122,10 @@ fn settings_that_cannot_be() {
         ("slice = \"0 s\"", "more than 0"),
         ("sedf = { period = \"1 us\", slice = \"1 us\" }", "10 us to 10 s"),
         ("sedf = { period = \"10 ms\", slice = \"11 ms\" }", "the period, which is 10 ms"),
+        ("sedf = { slice = \"10 ms\" }", "10 us to 10 s"),
+        ("task = [{ threads = 3, workload.video = {} }]", "one for the picture and one for"),
+        ("task = [{ workload.video.frames_per_s = 0 }]", "`0` is out of range"),
+        ("task = [{ workload.boot.steps = 0 }]", "`0` is out of range"),
         ("task = [{ threads = 0, workload.busy = {} }]", "`0` is out of range"),
         ("task = [{ workload.busy.compute = \"0 s\" }]", "more than 0"),
         ("task = [{ workload.stream.packet_bytes = 0 }]", "`0` is out of range"),

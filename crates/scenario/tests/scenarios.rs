@@ -23,6 +23,26 @@ fn shipped_scenarios_load() {
     assert_eq!(names, expected.map(|(name, domains, pcpus)| (name.to_owned(), domains, pcpus)));
 }
 
+/// Those of the published experiments too: what is no scenario lies beside them under fixed names.
+#[test]
+fn scenarios_of_experiments_load() {
+    let mut loaded = 0;
+    let folders = std::fs::read_dir(root().join("experiments")).unwrap();
+    for folder in folders.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+            if !is_toml || ["experiment", "published", "calibration", "measured"].contains(&name) {
+                continue;
+            }
+            load(&path, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+            loaded += 1;
+        }
+    }
+    assert!(loaded >= 2, "{loaded}");
+}
+
 #[test]
 fn the_example_in_docs_loads() {
     let document = std::fs::read_to_string(root().join("docs/scenario.md")).unwrap();

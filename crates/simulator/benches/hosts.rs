@@ -21,6 +21,7 @@ fn grid(sockets: u32, cores_per_socket: u32, domains: u32) -> Setup {
         compute: Nanoseconds::from_ms(27),
         sleep: Nanoseconds::from_ms(200),
         jitter_percent: 10,
+        ..Busy::default()
     };
     let domain = |number| {
         let domain = Domain::new(format!("domain-{number}"), 4);
@@ -52,7 +53,7 @@ pub fn periodic() -> Setup {
             slice: compute,
             extra_time: false,
         });
-        domain.with_task(1, Busy { compute, sleep, jitter_percent: 0 })
+        domain.with_task(1, Busy { compute, sleep, ..Busy::default() })
     };
     Setup { host: Host::with_pcpus(8), domains: (0..32).map(domain).collect() }
 }

@@ -161,15 +161,32 @@ pub struct Domain {
     /// Its reservation under `sedf`.
     #[serde(default)]
     pub sedf: Option<Reservation>,
+    /// The boost credit that it may save under `boost-credit`; without, what the policy says.
+    #[serde(default)]
+    pub boost: Option<Boost>,
     /// When it starts.
     #[serde(default)]
     pub start: Nanoseconds,
     /// How long the guest's own scheduler lets a thread run while others wait.
     #[serde(default = "default_guest_slice")]
     pub guest_slice: Nanoseconds,
+    /// How the guest kernel's spin locks are passed on.
+    #[serde(default)]
+    pub guest_locks: GuestLocks,
     /// What runs in it.
     #[serde(default)]
     pub task: Vec<Task>,
+}
+
+/// Who gets a spin lock of a guest's kernel that was released while several spin for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuestLocks {
+    /// Whoever sees it free: only who has a pCPU.
+    #[default]
+    Unfair,
+    /// The one that has spun longest, with a pCPU or without (Linux from 2.6.25).
+    Ticket,
 }
 
 fn one() -> u32 {
@@ -195,8 +212,10 @@ impl Domain {
             pin: vec![],
             slice: None,
             sedf: None,
+            boost: None,
             start: Nanoseconds(0),
             guest_slice: default_guest_slice(),
+            guest_locks: GuestLocks::default(),
             task: vec![],
         }
     }
@@ -213,13 +232,26 @@ impl Domain {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reservation {
-    /// 10 us .. 10 s.
+    /// 10 us .. 10 s. Without period and slice the domain's part is that of its weight.
+    #[serde(default)]
     pub period: Nanoseconds,
     /// The time reserved in each period, at least 5 us.
+    #[serde(default)]
     pub slice: Nanoseconds,
     /// Whether spare time may be used as well.
     #[serde(default)]
     pub extra_time: bool,
+}
+
+/// Boost credit of each vCPU of a domain under `boost-credit`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Boost {
+    /// The most that it saves; 0: none.
+    pub limit: Nanoseconds,
+    /// What the domain is given, in percent of one pCPU, instead of what it leaves unused; 0: that.
+    #[serde(default)]
+    pub ratio_percent: u32,
 }
 
 /// Threads in a domain that do the same work.

@@ -129,7 +129,8 @@ impl Setup {
             path.positive("slice", slice)?;
         }
         path.positive("guest_slice", domain.guest_slice)?;
-        if let Some(Reservation { period, slice, .. }) = &domain.sedf {
+        let asks = |reservation: &&Reservation| reservation.period.0 > 0 || reservation.slice.0 > 0;
+        if let Some(Reservation { period, slice, .. }) = domain.sedf.as_ref().filter(asks) {
             // The limits of Xen 4.5's sedf.
             if !(Nanoseconds::from_us(10)..=Nanoseconds::from_s(10)).contains(period) {
                 return Err(path.error("sedf.period", format!("`{period}`: 10 us to 10 s")));
@@ -171,7 +172,7 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
         Workload::Web(web) => {
             path.range("web.page_bytes", web.page_bytes, 0, 1 << 40)?;
             match &web.client {
-                Client::Open { rate_per_s } => {
+                Client::Open { rate_per_s, .. } => {
                     path.range("web.client.open.rate_per_s", *rate_per_s, 1, 1_000_000_000)
                 }
                 Client::Closed { clients, .. } => {
@@ -185,9 +186,61 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             path.range("stream.window_packets", stream.window_packets.into(), 1, 1_000_000)
         }
         Workload::Disk(disk) => path.range("disk.block_bytes", disk.block_bytes, 1, 1 << 40),
+        Workload::Video(video) => {
+            path.range("video.frames_per_s", video.frames_per_s.into(), 1, 1000)?;
+            path.range("video.jitter_percent", video.jitter_percent.into(), 0, 100)?;
+            path.range("video.buffer_frames", video.buffer_frames.into(), 1, 1_000_000)?;
+            path.positive("video.audio_period", video.audio_period)?;
+            let periods = video.audio_buffer_periods;
+            path.range("video.audio_buffer_periods", periods.into(), 1, 1_000_000)?;
+            if task.threads > 2 {
+                let problem =
+                    format!("{} threads: one for the picture and one for the sound", task.threads);
+                return Err(path.error("video", problem));
+            }
+            Ok(())
+        }
+        Workload::Boot(boot) => {
+            path.range("boot.steps", boot.steps, 1, 1_000_000_000)?;
+            path.range("boot.read_bytes", boot.read_bytes, 1, 1 << 40)
+        }
         Workload::Spinlock(spinlock) => {
             if spinlock.compute.0.saturating_add(spinlock.hold.0) == 0 {
                 return Err(path.error("spinlock", "`compute` and `hold` are both 0"));
+            }
+            Ok(())
+        }
+        Workload::Oltp(oltp) => {
+            path.positive("oltp.statement", oltp.statement)?;
+            path.range(
+                "oltp.reads",
+                (u64::from(oltp.reads) + u64::from(oltp.writes)).min(1 << 20),
+                1,
+                100_000,
+            )?;
+            path.range("oltp.writes", oltp.writes.into(), 0, 64)?;
+            path.range("oltp.kernel_entries", oltp.kernel_entries.into(), 0, 100_000)?;
+            path.range("oltp.kernel_locks", oltp.kernel_locks.into(), 1, 4096)?;
+            path.range("oltp.rows", oltp.rows.into(), 64, 1_000_000)?;
+            path.range("oltp.log_bytes", oltp.log_bytes, 0, 1 << 40)
+        }
+        Workload::Hackbench(hackbench) => {
+            path.range("hackbench.senders", hackbench.senders.into(), 1, 1024)?;
+            path.range("hackbench.messages", hackbench.messages.into(), 1, u32::MAX.into())?;
+            path.positive("hackbench.system_call", hackbench.system_call)?;
+            path.range("hackbench.locks", hackbench.locks.into(), 1, 4096)?;
+            path.range(
+                "hackbench.socket_messages",
+                hackbench.socket_messages.into(),
+                1,
+                u32::MAX.into(),
+            )?;
+            if task.threads % (2 * hackbench.senders) != 0 {
+                let problem = format!(
+                    "{} threads: a group has {} senders and as many receivers",
+                    task.threads, hackbench.senders
+                );
+                return Err(path.error("hackbench", problem));
             }
             Ok(())
         }
@@ -226,21 +279,42 @@ fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
             CYCLE * at_work
         }
         Workload::SysbenchCpu(sysbench) => threads.min(pcpus) * per_s(sysbench.event.0),
-        Workload::Web(web) => match &web.client {
-            Client::Open { rate_per_s } => EXCHANGE * u128::from(*rate_per_s),
-            Client::Closed { clients, think } => {
-                let round_trip = think.0.saturating_add(web.service.0).max(1_000);
-                EXCHANGE * u128::from(*clients) * per_s(round_trip)
+        Workload::Web(web) => {
+            let exchanges = if web.connect.is_some() { 2 * EXCHANGE } else { EXCHANGE };
+            match &web.client {
+                Client::Open { rate_per_s, .. } => exchanges * u128::from(*rate_per_s),
+                Client::Closed { clients, think } => {
+                    let round_trip = think.0.saturating_add(web.service.0).max(1_000);
+                    exchanges * u128::from(*clients) * per_s(round_trip)
+                }
             }
-        },
+        }
         Workload::Ping(ping) => EXCHANGE * threads * per_s(ping.interval.0),
         Workload::Stream(stream) => EXCHANGE * threads * per_s(stream.packet_service.0.max(1_000)),
+        Workload::Video(video) => {
+            // A frame is decoded, waited for and shown.
+            let frames = 2 * u128::from(video.frames_per_s);
+            CYCLE * (frames + per_s(video.audio_period.0))
+        }
+        Workload::Boot(boot) => EXCHANGE * threads * per_s(boot.compute.0.max(10_000)),
         Workload::Disk(disk) => EXCHANGE * threads * per_s(disk.block_service.0.max(10_000)),
+        // While the holder of a spin lock has no pCPU the others exit once per window.
+        Workload::Oltp(oltp) => {
+            let entries = 3 * u128::from(oltp.kernel_entries) + 1;
+            let entry = oltp.kernel_entry.0.saturating_add(oltp.kernel_hold.0);
+            let statement = oltp
+                .statement
+                .0
+                .saturating_add(u64::from(oltp.kernel_entries).saturating_mul(entry));
+            threads.min(pcpus) * (entries * per_s(statement) + exits_per_s(costs))
+        }
+        Workload::Hackbench(hackbench) => {
+            let message = hackbench.system_call.0.saturating_add(hackbench.hold.0);
+            threads.min(pcpus) * (CYCLE * per_s(message) + exits_per_s(costs))
+        }
         Workload::Spinlock(spinlock) => {
             let round = spinlock.compute.0.saturating_add(spinlock.hold.0);
-            // While the holder has no pCPU the others exit once per window.
-            let window = costs.pause_loop_window.0.saturating_add(costs.vm_exit.0);
-            threads.min(pcpus) * (2 * per_s(round) + per_s(window))
+            threads.min(pcpus) * (2 * per_s(round) + exits_per_s(costs))
         }
         Workload::Replay(replay) => {
             let rate = |thread: &crate::workload::ReplayThread| {
@@ -254,4 +328,10 @@ fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
             replay.threads.iter().map(|thread| rate(thread)).sum()
         }
     }
+}
+
+/// Pause-loop exits of a vCPU that does nothing but spin.
+fn exits_per_s(costs: &Costs) -> u128 {
+    let window = costs.pause_loop_window.0.saturating_add(costs.vm_exit.0);
+    1_000_000_000 / u128::from(window.max(1))
 }

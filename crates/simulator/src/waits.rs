@@ -38,6 +38,11 @@ impl WaitRecorder {
         length_ns > self.worst_ns()
     }
 
+    /// How many waits there were so far.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
     /// Length of the longest wait so far.
     pub fn worst_ns(&self) -> u64 {
         self.worst.as_ref().map_or(0, |worst| worst.length_ns)
@@ -65,7 +70,7 @@ impl WaitRecorder {
             self.histogram.value_at_quantile(quantile).min(self.worst_ns())
         };
         Waits {
-            count: self.histogram.len(),
+            count: self.count(),
             p50_ns: quantile(0.5),
             p90_ns: quantile(0.9),
             p99_ns: quantile(0.99),

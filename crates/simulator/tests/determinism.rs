@@ -14,7 +14,9 @@ use steelyard_policy::Policy;
 use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
-use steelyard_simulator::workload::{Busy, Client, Disk, Ping, Spinlock, Stream, SysbenchCpu, Web};
+use steelyard_simulator::workload::{
+    Boot, Busy, Client, Disk, Ping, Spinlock, Stream, SysbenchCpu, Video, Web,
+};
 
 const LENGTH_NS: u64 = S;
 
@@ -31,19 +33,21 @@ fn setup() -> Setup {
         compute: Nanoseconds::from_ms(7),
         sleep: Nanoseconds::from_ms(11),
         jitter_percent: 30,
+        backlog: true,
     };
     let mut domains = vec![
         Domain::new("driver", 1),
         Domain::new("web", 2).with_task(4, web).with_task(1, Ping::default()),
+        Domain::new("video", 2).with_task(2, Video::default()).with_task(1, Boot::default()),
         Domain::new("load", 4).with_task(6, load),
         Domain::new("capped", 2).with_task(2, SysbenchCpu::default()),
         Domain::new("pinned", 2).with_task(2, Spinlock::default()),
         Domain::new("stream", 1).with_task(1, Stream::default()).with_task(1, Disk::default()),
         Domain::new("batch", 6).with_task(6, Busy::default()),
     ];
-    domains[2].weight = 512;
-    domains[3].cap_percent = 50;
-    domains[4].pin = vec![[1, 2].into_iter().collect()];
+    domains[3].weight = 512;
+    domains[4].cap_percent = 50;
+    domains[5].pin = vec![[1, 2].into_iter().collect()];
     Setup { host, domains }
 }
 
@@ -116,16 +120,21 @@ fn slices_measures_and_traces_change_nothing() {
 /// run `PRINT_HASHES=1 cargo test -p steelyard-simulator --test determinism pinned -- --nocapture`
 /// and put what it prints here. Where none of them changed, a new value is a mistake.
 const PINNED: &[(&str, u64)] = &[
-    ("sedf@xen-4.2", 0x5093c897e80839e4),
-    ("credit@xen-3.3", 0x868764b124c5bece),
-    ("credit@xen-4.2", 0x3a51d7dfa119b73b),
-    ("credit@xen-4.5", 0xc9781e750c4f053e),
-    ("credit@xen-4.20", 0xb547e76e6e872368),
-    ("credit2@xen-4.5", 0x799264bbdce0552c),
-    ("credit2@xen-4.20", 0x30322b9bed554a95),
-    ("fair@cfs", 0x70ccd8472938aabf),
-    ("fair@eevdf", 0x6e3f4970ebd08863),
-    ("mcredit2", 0x4b3af4d8aca10e4b),
+    ("sedf@xen-4.2", 0x5229ef30a213d388),
+    ("credit@xen-3.3", 0x6cba4a10c2b29fad),
+    ("credit@xen-3.3-fujitsu", 0xd8e8d1e91eb0c9e0),
+    ("credit@xen-4.2", 0x6492c0bc21575d01),
+    ("credit@xen-4.5", 0x14c61e397206ffa0),
+    ("credit@xen-4.20", 0x8c7a822664ad0c0a),
+    ("credit2@xen-4.5", 0x4959215487f9448f),
+    ("credit2@xen-4.20", 0x3e35a34b9ed1e3bb),
+    ("fair@cfs", 0x5f1d890bf60adb3f),
+    ("fair@eevdf", 0x72435cc6db48e627),
+    ("mcredit2", 0xc1430001478853f4),
+    ("load-weight", 0x04bef88e00ce7fd9),
+    ("boost-credit", 0x711be0a7554749ae),
+    ("app-slice", 0x875a4f3f33b93581),
+    ("lockvisor", 0x263d504c50388f25),
 ];
 
 #[test]
@@ -145,7 +154,10 @@ fn pinned_results() {
 #[test]
 fn another_domain_does_not_change_what_one_draws() {
     let requests = |others: Vec<Domain>| {
-        let web = Web { client: Client::Open { rate_per_s: 1000 }, ..Web::default() };
+        let web = Web {
+            client: Client::Open { rate_per_s: 1000, timeout: Nanoseconds(0) },
+            ..Web::default()
+        };
         let load = Busy { sleep: Nanoseconds::from_ms(3), jitter_percent: 50, ..Busy::default() };
         let mut domains = others;
         domains.push(Domain::new("web", 1).with_task(1, web));

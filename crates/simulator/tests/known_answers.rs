@@ -8,7 +8,9 @@ use steelyard_policy::Policy;
 use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
-use steelyard_simulator::workload::{Busy, Client, Disk, Ping, Spinlock, Stream, Web, Workload};
+use steelyard_simulator::workload::{
+    Boot, Busy, Client, Disk, Ping, Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
+};
 
 fn free_host(pcpus: u32) -> Host {
     Host { costs: no_costs(), ..Host::with_pcpus(pcpus) }
@@ -91,6 +93,54 @@ fn sedf_runs_the_earliest_deadline() {
     assert_eq!(timeline(&setup, &policy("sedf"), 100 * MS), expected);
 }
 
+/// By weight 1:2, without spare time: of each 100 ms the 5 ms that SEDF holds back are nobody's.
+#[test]
+fn sedf_without_spare_time_gives_parts_by_weight() {
+    let reservation =
+        |extra_time| Reservation { period: Nanoseconds(0), slice: Nanoseconds(0), extra_time };
+    let shares = |extra_time| {
+        let domains = [("a", 256), ("b", 512)].map(|(name, weight)| Domain {
+            sedf: Some(reservation(extra_time)),
+            ..busy_domain(name, weight)
+        });
+        let setup = Setup { host: free_host(1), domains: domains.to_vec() };
+        let run = run(&setup, &policy("sedf"), 1, 60 * S);
+        (share(&run, 0), share(&run, 1))
+    };
+    let (a, b) = shares(false);
+    assert_near(a, 95.0 / 3.0, 0.001, &"a");
+    assert_near(b, 190.0 / 3.0, 0.001, &"b");
+    let (a, b) = shares(true);
+    assert_near(a + b, 100.0, 0.001, &"both");
+    assert_near(b / a, 2.0, 0.01, &"b to a");
+}
+
+/// 1000 events of 1 ms over four threads, each with a pCPU of its own.
+#[test]
+fn sysbench_takes_its_events_over_its_threads() {
+    let sysbench = SysbenchCpu { events: 1000, event: Nanoseconds::from_ms(1) };
+    for policy in policies() {
+        let domain = Domain::new("sysbench", 4).with_task(4, sysbench.clone());
+        let run = run(&Setup { host: free_host(4), domains: vec![domain] }, &policy, 1, S);
+        let total_s = value(&run.domains[0].tasks[0], "total time");
+        assert_near(total_s, 0.25, 0.001, &policy);
+    }
+}
+
+/// The load program of Mcredit2's publication, alone: 27 of 227 ms.
+#[test]
+fn the_load_program_has_its_duty() {
+    let (compute, sleep) = (Nanoseconds::from_ms(27), Nanoseconds::from_ms(200));
+    for policy in policies() {
+        let load = Busy { compute, sleep, ..Busy::default() };
+        let domain = Domain::new("load", 4).with_task(4, load);
+        let setup = Setup { host: free_host(4), domains: vec![domain] };
+        // 100 rounds.
+        let run = run(&setup, &policy, 1, 100 * 227 * MS);
+        assert_near(share(&run, 0), 4.0 * 100.0 * 27.0 / 227.0, 0.001, &policy);
+    }
+}
+
 /// Weights 1:2 on one pCPU, ticks at 2, 6, 10, ... ms. The latency of 6 ms gives turns of 2 and
 /// 4 ms; who has had more than its turn at a tick gives way if the other's virtual runtime is not
 /// greater. Virtual ms: a 6 | b 8 | a 10 | b 12 | ...
@@ -139,7 +189,11 @@ fn ping_to_an_idle_host_takes_what_its_parts_take() {
 fn a_web_server_responds_as_queueing_theory_says() {
     for (rate_per_s, service_us) in [(1_000, 500), (1_600, 500)] {
         let service = Nanoseconds::from_us(service_us);
-        let web = Web { client: Client::Open { rate_per_s }, service, ..Web::default() };
+        let web = Web {
+            client: Client::Open { rate_per_s, timeout: Nanoseconds(0) },
+            service,
+            ..Web::default()
+        };
         let run = run(&alone(free_host(1), web), &policy("credit2"), 1, 200 * S);
         let service_ms = service_us as f64 / 1e3;
         let rho = rate_per_s as f64 * service_ms / 1e3;
@@ -166,6 +220,235 @@ fn a_disk_stream_is_as_fast_as_its_parts() {
     }
 }
 
+/// Two readers keep the disk at work.
+#[test]
+fn read_ahead_hides_all_but_the_disk() {
+    let Io { disk_latency, disk_mbyte_per_s, .. } = Io::default();
+    let Disk { block_bytes, .. } = Disk::default();
+    let block_ns = disk_latency.0 + block_bytes * 1_000 / disk_mbyte_per_s;
+    for policy in policies() {
+        let domain = Domain::new("alone", 1).with_task(2, Disk::default());
+        let run = run(&Setup { host: free_host(1), domains: vec![domain] }, &policy, 1, 10 * S);
+        let expected = block_bytes as f64 * 1e3 / block_ns as f64;
+        assert_near(value(&run.domains[0].tasks[0], "throughput"), expected, 0.001, &policy);
+    }
+}
+
+fn one_by_one(task: u32, workload: impl Into<Workload>) -> Vec<Domain> {
+    let driver = Domain { pin: vec![[0].into_iter().collect()], ..Domain::new("driver", 1) };
+    let guest = Domain::new("guest", 1).with_task(task, workload);
+    vec![driver, Domain { pin: vec![[1].into_iter().collect()], ..guest }]
+}
+
+/// A chunk of 16 packets takes the guest 16 x `packet_service`, the driver domain 16 x `packet_cost`
+/// and as much for each of 8 acknowledgements, and the link 192 us. With a pCPU each, the slowest
+/// limits the stream; on one pCPU, link or pCPU.
+#[test]
+fn a_stream_is_as_fast_as_its_slowest_part() {
+    for policy in policies() {
+        let mbit_per_s = |pcpus, packet_cost_us, packet_service_us| {
+            let mut host = free_host(pcpus);
+            host.io.driver_domain = Some("driver".to_owned());
+            host.io.packet_cost = Nanoseconds::from_us(packet_cost_us);
+            let packet_service = Nanoseconds::from_us(packet_service_us);
+            let mut domains = one_by_one(1, Stream { packet_service, ..Stream::default() });
+            if pcpus == 1 {
+                domains.iter_mut().for_each(|domain| domain.pin.clear());
+            }
+            let run = run(&Setup { host, domains }, &policy, 1, 5 * S);
+            value(&run.domains[1].tasks[0], "throughput")
+        };
+        let expected = |chunk_us: f64| 16.0 * 1500.0 * 8.0 / chunk_us;
+        assert_near(mbit_per_s(2, 5, 3), expected(192.0), 0.001, &policy);
+        assert_near(mbit_per_s(2, 20, 3), expected(24.0 * 20.0), 0.001, &policy);
+        assert_near(mbit_per_s(2, 5, 25), expected(16.0 * 25.0), 0.001, &policy);
+        assert_near(mbit_per_s(1, 20, 3), expected(16.0 * 3.0 + 24.0 * 20.0), 0.001, &policy);
+    }
+}
+
+/// 1 MiB is 24 requests of 44 KiB.
+#[test]
+fn a_driver_domain_takes_time_for_each_disk_request() {
+    let Io { disk_latency, disk_mbyte_per_s, request_cost, .. } = Io::default();
+    let Disk { block_bytes, block_service } = Disk::default();
+    let transfer_ns = block_bytes * 1_000 / disk_mbyte_per_s;
+    let block_ns = disk_latency.0 + transfer_ns + block_service.0 + 24 * request_cost.0;
+    for policy in policies() {
+        let mut host = free_host(2);
+        host.io.driver_domain = Some("driver".to_owned());
+        let setup = Setup { host, domains: one_by_one(1, Disk::default()) };
+        let run = run(&setup, &policy, 1, 10 * S);
+        let expected = block_bytes as f64 * 1e3 / block_ns as f64;
+        assert_near(value(&run.domains[1].tasks[0], "throughput"), expected, 0.001, &policy);
+        let driver_percent = 100.0 * (24 * request_cost.0) as f64 / block_ns as f64;
+        assert_near(share(&run, 0), driver_percent, 0.01, &policy);
+    }
+}
+
+/// Rarely enough that nobody waits for another: the wire both ways with what is sent, and the CPU
+/// time.
+#[test]
+fn a_connection_takes_what_its_parts_take() {
+    let web = Web {
+        client: Client::Open { rate_per_s: 10, timeout: Nanoseconds::from_s(1) },
+        connect: Some(Nanoseconds::from_us(40)),
+        ..Web::default()
+    };
+    let connection_ns = 2 * (50_000 + 66 * 8) + 40_000;
+    let response_ns = 2 * 50_000 + (200 + web.page_bytes) * 8 + web.service.0;
+    for policy in policies() {
+        let run = run(&alone(free_host(1), web.clone()), &policy, 1, 100 * S);
+        let task = &run.domains[0].tasks[0];
+        let p50 = |name: &str| value(task, &format!("{name} p50"));
+        // Histograms are exact to 1 %.
+        assert_near(p50("connection time"), connection_ns as f64 / 1e6, 0.01, &policy);
+        assert_near(p50("response time"), response_ns as f64 / 1e6, 0.01, &policy);
+        assert_eq!(value(task, "timed out") + value(task, "refused"), 0.0, "{policy}");
+        assert!(value(task, "sent") - value(task, "answered") <= 1.0, "{policy}");
+    }
+}
+
+/// Asked twice as often as it can answer, a server answers all the time, refuses the rest, and each
+/// request waits for the 10 in front of it, 20 ms: longer than a client that gives up after 15 ms.
+#[test]
+fn an_overloaded_server_refuses_or_comes_too_late() {
+    for policy in policies() {
+        let task = |timeout| {
+            let web = Web {
+                client: Client::Open { rate_per_s: 1000, timeout },
+                service: Nanoseconds::from_ms(2),
+                backlog: 10,
+                ..Web::default()
+            };
+            run(&alone(free_host(1), web), &policy, 1, 60 * S).domains[0].tasks[0].clone()
+        };
+        let patient = task(Nanoseconds(0));
+        assert_near(value(&patient, "requests"), 500.0, 0.01, &policy);
+        assert_near(value(&patient, "refused"), 500.0 * 60.0, 0.03, &policy);
+        assert_near(value(&patient, "response time p50"), 22.0, 0.1, &policy);
+        let impatient = task(Nanoseconds::from_ms(15));
+        assert_near(value(&impatient, "timed out"), 500.0 * 60.0, 0.05, &policy);
+    }
+}
+
+/// Asked for four times as much as its cap lets it do, a server does what the cap lets it do.
+#[test]
+fn a_capped_server_answers_as_much_as_its_cap_allows() {
+    for policy in policies() {
+        if ["credit2@xen-4.5", "fair@cfs"].contains(&policy.to_string().as_str()) {
+            continue; // They know no caps.
+        }
+        let web = Web {
+            client: Client::Open { rate_per_s: 1000, timeout: Nanoseconds(0) },
+            service: Nanoseconds::from_ms(1),
+            ..Web::default()
+        };
+        let mut setup = alone(free_host(1), web);
+        setup.domains[0].cap_percent = 25;
+        let run = run(&setup, &policy, 1, 60 * S);
+        assert_near(value(&run.domains[0].tasks[0], "requests"), 250.0, 0.01, &policy);
+    }
+}
+
+/// Without jitter, at 30 frames a second: a group of 12 takes 16 + 3 x 11 + 8 x 9 ms to decode and
+/// 12 x 1 ms to show, the sound 2 % on top. In 10 s the time of 299 frames is over, and 1000 periods
+/// of sound were asked for.
+#[test]
+fn a_video_alone_drops_nothing() {
+    let video = Video { jitter_percent: 0, ..Video::default() };
+    for policy in policies() {
+        let start = Nanoseconds::from_s(2);
+        let domain = Domain { start, ..Domain::new("player", 2).with_task(2, video.clone()) };
+        let setup = Setup { host: free_host(2), domains: vec![domain] };
+        let run = run(&setup, &policy, 1, start.0 + 10 * S);
+        let task = &run.domains[0].tasks[0];
+        assert_eq!(value(task, "frames shown"), 299.0, "{policy}");
+        assert_eq!(value(task, "frames dropped"), 0.0, "{policy}");
+        assert_eq!(value(task, "audio played"), 1000.0, "{policy}");
+        assert_eq!(value(task, "audio missed"), 0.0, "{policy}");
+        assert_near(value(task, "frame delay p50"), 1.0, 0.01, &policy);
+        let group_ms = 16.0 + 3.0 * 11.0 + 8.0 * 9.0 + 12.0;
+        let percent = 100.0 * group_ms / 400.0 + 2.0;
+        assert_near(share(&run, 0), percent * 10.0 / 12.0, 0.01, &policy);
+    }
+}
+
+/// A frame every 100 ms that takes 150 ms: the first is ready at 150, shown at 160. The second is
+/// ready at 310, when its time is over, and so for all that follow.
+#[test]
+fn a_video_that_is_too_slow_drops_all_but_the_first_frame() {
+    let frame = Nanoseconds::from_ms(150);
+    let video = Video {
+        frames_per_s: 10,
+        i_frame: frame,
+        p_frame: frame,
+        b_frame: frame,
+        jitter_percent: 0,
+        show: Nanoseconds::from_ms(10),
+        ..Video::default()
+    };
+    for policy in policies() {
+        let run = run(&alone(free_host(1), video.clone()), &policy, 1, 10 * S);
+        let task = &run.domains[0].tasks[0];
+        assert_eq!(value(task, "frames shown"), 1.0, "{policy}");
+        assert_eq!(value(task, "frames dropped"), 98.0, "{policy}");
+    }
+}
+
+/// Alone, one thread: all its CPU time, and the disk's for each piece. Of ten boots with 3000 steps
+/// each, bursts with 3.1 times their mean as standard deviation are 1.8 % off, as a rule.
+#[test]
+fn a_boot_takes_its_cpu_time_and_that_of_the_disk() {
+    let Io { disk_latency, disk_mbyte_per_s, .. } = Io::default();
+    let boot = Boot::default();
+    let read_ns = disk_latency.0 + boot.read_bytes * 1_000 / disk_mbyte_per_s;
+    for policy in policies() {
+        let (mut gotten_s, mut boot_s) = (0.0, 0.0);
+        for seed in 1..=10 {
+            let run = run(&alone(free_host(1), boot.clone()), &policy, seed, 60 * S);
+            let task = &run.domains[0].tasks[0];
+            assert_eq!(value(task, "booted"), 100.0, "{policy}");
+            gotten_s += run.domains[0].time.gotten_ns as f64 / 1e9;
+            boot_s += value(task, "boot time");
+        }
+        let cpu_s = (10 * boot.steps * boot.compute.0) as f64 / 1e9;
+        assert_near(gotten_s, cpu_s, 0.05, &policy);
+        let disk_s = (10 * boot.steps * read_ns) as f64 / 1e9;
+        assert_near(boot_s - gotten_s, disk_s, 0.01, &policy);
+    }
+}
+
+/// 5 s of work with three times the weight: it takes 6.67 s. Meanwhile work for half a CPU arrives
+/// in the other domain, which gets a quarter: at 6 s it owes 1.5 s. From 6.67 s on it works that off,
+/// and has done all of its half at 12 s. Without a backlog what was not asked for is lost.
+#[test]
+fn what_is_owed_is_worked_off() {
+    for policy in policies() {
+        if policy.discipline().name == "credit" && policy.vintage() == "xen-3.3" {
+            continue; // Who sleeps at ticks is not charged.
+        }
+        let results = |backlog, length_ns| {
+            let batch = SysbenchCpu { events: 5000, event: Nanoseconds::from_ms(1) };
+            let (compute, sleep) = (Nanoseconds::from_ms(50), Nanoseconds::from_ms(50));
+            let load = Busy { compute, sleep, backlog, ..Busy::default() };
+            let domains = vec![
+                Domain { weight: 768, ..Domain::new("batch", 1).with_task(1, batch) },
+                Domain::new("load", 1).with_task(1, load),
+            ];
+            let setup = Setup { host: free_host(1), domains };
+            let run = run(&setup, &policy, 1, length_ns);
+            (share(&run, 1), run.domains[1].tasks[0].clone())
+        };
+        let (_, task) = results(true, 6 * S);
+        assert_near(value(&task, "owed"), 1500.0, 0.1, &policy);
+        let (percent, task) = results(true, 12 * S);
+        assert_near(percent, 50.0, 0.005, &policy);
+        assert!(value(&task, "owed") <= 50.0, "{policy}: {task:?}");
+        let (percent, _) = results(false, 12 * S);
+        assert!(percent < 45.0, "{policy}: {percent}");
+    }
+}
+
 /// With a pCPU each, who wants the lock waits for one critical section at most. On one pCPU the
 /// holder, or who is about to take the lock, loses the pCPU for as long as the other runs.
 #[test]
@@ -178,7 +461,9 @@ fn lock_holders_lose_their_pcpu() {
             value(&run.domains[0].tasks[0], "acquisition worst")
         };
         let hold_ms = Spinlock::default().hold.0 as f64 / 1e6;
-        assert!(worst_ms(2) <= 1.001 * hold_ms, "{policy}");
+        // KVM of 2.6.38 lets the spinner sleep though the holder runs.
+        let sleeps = policy.value("pause_loop") == Some(2);
+        assert!(sleeps || worst_ms(2) <= 1.001 * hold_ms, "{policy}");
         assert!(worst_ms(1) >= 20.0 * hold_ms, "{policy}");
     }
 }
@@ -270,7 +555,8 @@ fn taking_turns_costs_what_the_costs_say() {
             if index == 0 {
                 expected_ns -= costs.cache_refill.0;
             }
-            assert!(domain.time.switches > 100, "{policy}");
+            // Who is under when its slice of 30 ms ends may have a second one.
+            assert!(domain.time.switches > 10 * S / (4 * 30 * MS), "{policy}");
             assert_eq!(domain.time.overhead_ns, expected_ns, "{policy}: {}", domain.name);
         }
     }

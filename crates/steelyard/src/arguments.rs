@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::policies;
+use crate::reproduce::{self, SEEDS, UNEXPECTED};
 
 /// A heading as clap writes its own.
 macro_rules! examples {
@@ -35,11 +36,13 @@ const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
     after_help = examples!(
         "steelyard compare scenarios/first-look.toml"
         "steelyard compare recordings/four-vms.perf.txt.zst --out report"
+        "steelyard reproduce mcredit2"
         "steelyard policies credit2"
     ),
     after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
         "steelyard compare scenarios/first-look.toml"
         "steelyard compare recordings/four-vms.perf.txt.zst --out report"
+        "steelyard reproduce all --out reproduction"
         "steelyard policies credit2"
         "steelyard import /etc/libvirt/qemu/web.xml > web.toml"
     )),
@@ -54,6 +57,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Compare(Compare),
+    Reproduce(Reproduce),
     /// List the policies with their parameters, units, defaults and sources.
     #[command(after_help = examples!(
         "steelyard policies                 everything"
@@ -126,12 +130,11 @@ pub enum Command {
     },
 }
 
-/// Any text: the scenario says what is wrong with the name of a policy. Completions offer the names
-/// to which governors may be added.
+/// Any text: who reads it says what is wrong with it. Completions offer the names that are known.
 #[derive(Clone)]
-struct PolicyName;
+pub struct Offering(pub fn() -> Vec<String>);
 
-impl TypedValueParser for PolicyName {
+impl TypedValueParser for Offering {
     type Value = String;
 
     fn parse_ref(
@@ -144,8 +147,13 @@ impl TypedValueParser for PolicyName {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(policies::names().map(PossibleValue::new)))
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
+}
+
+/// A number that says what is wrong with 0.
+fn at_least_one() -> impl TypedValueParser<Value = NonZeroU32> {
+    clap::value_parser!(u32).range(1..).try_map(NonZeroU32::try_from)
 }
 
 /// Run inputs under several policies and show who is served best.
@@ -183,11 +191,12 @@ pub struct Compare {
         value_name = "P,P,...",
         value_delimiter = ',',
         hide_possible_values = true,
-        value_parser = PolicyName,
+        // Governors may be added to these.
+        value_parser = Offering(|| policies::names().collect()),
     )]
     pub policies: Vec<String>,
     /// Number of seeds to run each policy with, instead of that of the input.
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one())]
     pub seeds: Option<NonZeroU32>,
     /// Change a setting; may be given several times.
     ///
@@ -219,7 +228,7 @@ pub struct Watched {
     /// Policy to simulate, instead of the first of the input.
     #[arg(
         short, long, value_name = "P", requires = "simulate",
-        hide_possible_values = true, value_parser = PolicyName,
+        hide_possible_values = true, value_parser = Offering(|| policies::names().collect()),
     )]
     pub policy: Option<String>,
     /// Time from one look to the next, such as 500ms; of a simulation in its own time.
@@ -316,4 +325,45 @@ pub struct Export {
     /// Address and port to listen on; anybody who reaches it can read it.
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
     pub listen: SocketAddr,
+}
+
+/// Run published experiments and show which of their claims hold.
+///
+/// Every variant of an experiment runs with every seed. Claims are about the median over seeds. A
+/// claim that is known not to hold is shown with the reason that was found. The same seeds give the
+/// same bytes, whatever the number of threads.
+#[derive(Args, Debug)]
+#[command(
+    after_help = examples!(
+        "steelyard reproduce"
+        "steelyard reproduce mcredit2 app-slice --seeds 3"
+        "steelyard reproduce all --out reproduction"
+    ),
+    after_long_help = format!("{}\n\n{EXIT_CODES}\n  {UNEXPECTED}  a claim is not in the state that its experiment expects",
+        examples!(
+            "steelyard reproduce"
+            "steelyard reproduce mcredit2 app-slice --seeds 3"
+            "steelyard reproduce all --out reproduction"
+            "steelyard reproduce all --json | jq '.experiments[].claims[] | select(.state != \"holds\").says'"
+        )
+    ),
+)]
+pub struct Reproduce {
+    /// Names of experiments, or `all`, which is also meant where none is named.
+    #[arg(value_name = "NAME", hide_possible_values = true, value_parser = Offering(reproduce::names))]
+    pub names: Vec<String>,
+    /// Number of seeds to run each variant with.
+    #[arg(short, long, value_name = "N", default_value = SEEDS.to_string(), value_parser = at_least_one())]
+    pub seeds: NonZeroU32,
+    /// Directory for report.html and results.json, matrix.svg and tables.md.
+    ///
+    /// It is made if it is not there; files of these names are replaced.
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Print results.json instead of the tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Runs at a time; without it one per CPU. It changes no result.
+    #[arg(short = 'j', long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
 }

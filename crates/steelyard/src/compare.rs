@@ -3,12 +3,15 @@
 //! does not depend on the threads.
 
 use std::io::{self, BufWriter, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use steelyard_report::{Comparison, PolicySummary, Results, RunTrace, Style, table, write_all};
+use steelyard_report::{
+    Comparison, PolicySummary, Results, RunTrace, Style, check_directory, table, write_all,
+};
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, load};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::Run;
@@ -23,10 +26,7 @@ use crate::terminal;
 const FIRST_SEED: u64 = 1;
 
 pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
-    if let Some(out) = arguments.out.as_deref().filter(|out| out.exists() && !out.is_dir()) {
-        let message = format!("`{}` is there and is no directory", out.display());
-        return Err(Diagnostic::of_file("--out", message).into());
-    }
+    check_out(arguments.out.as_deref())?;
     let options = Options {
         policies: arguments.policies.clone(),
         seeds: arguments.seeds.map(u32::from),
@@ -34,10 +34,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(arguments.threads.map_or(0, usize::from))
-        .build()
-        .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })?;
+    let pool = pool(arguments.threads)?;
     let bar = terminal::bar();
     interrupt.set_bar(&bar);
 
@@ -77,6 +74,24 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
         let style = Style { width: terminal::width(), color: true };
         terminal::print(&table(&results, style))
     }
+}
+
+/// Whether files can be written there, as far as it can be seen beforehand.
+pub fn check_out(out: Option<&Path>) -> Result<(), Failure> {
+    let Some(out) = out else { return Ok(()) };
+    if out.exists() && !out.is_dir() {
+        let message = format!("`{}` is there and is no directory", out.display());
+        return Err(Diagnostic::of_file("--out", message).into());
+    }
+    Ok(check_directory(out)?)
+}
+
+/// Threads to run simulations on: so many, or one per CPU.
+pub fn pool(threads: Option<NonZeroUsize>) -> Result<ThreadPool, Failure> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.map_or(0, usize::from))
+        .build()
+        .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })
 }
 
 /// One simulation.

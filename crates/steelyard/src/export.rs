@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use steelyard_monitor::{OPENMETRICS, Snapshot};
+use steelyard_monitor::{OPENMETRICS, to_openmetrics};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::arguments::Export;
@@ -26,7 +26,7 @@ pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
         // At the end of a simulation it stays as it was.
         let now = source.sample().map_err(watching)?;
         last = now.or_else(|| last.take());
-        Ok(last.as_ref().map_or_else(String::new, Snapshot::to_openmetrics))
+        Ok(last.as_ref().map_or_else(String::new, to_openmetrics))
     };
     // A signal is how it is ended.
     interrupt.until_asked(|asked| serve(&server, asked, &mut look))

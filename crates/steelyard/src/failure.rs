@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use steelyard_report::WriteError;
 use steelyard_scenario::Diagnostic;
 
+use crate::reproduce::UNEXPECTED;
+
 /// Why there is no result.
 #[derive(Debug)]
 pub enum Failure {
@@ -19,6 +21,8 @@ pub enum Failure {
     Output(io::Error),
     /// The system refused something else.
     System { what: &'static str, error: String },
+    /// Claims that are not in the state that their experiments expect, at least one.
+    Unexpected { claims: Vec<String>, few_seeds: bool },
     /// Somebody pressed Ctrl-C, or sent another signal, of this number.
     Interrupted(i32),
 }
@@ -32,6 +36,7 @@ impl Failure {
         match self {
             Failure::Write { .. } | Failure::Output(_) | Failure::System { .. } => 1,
             Failure::Input(_) => 2,
+            Failure::Unexpected { .. } => UNEXPECTED,
             Failure::Interrupted(signal) => interrupted(*signal) as u8,
         }
     }
@@ -45,6 +50,13 @@ impl Failure {
             }
             Failure::Output(error) => format!("cannot write to standard output: {error}"),
             Failure::System { what, error } => format!("cannot {what}: {error}"),
+            Failure::Unexpected { claims, few_seeds } => {
+                let help = match few_seeds {
+                    true => "\n  help: with fewer seeds than ten that may be chance",
+                    false => "",
+                };
+                format!("not as expected:\n  {}{help}", claims.join("\n  "))
+            }
             Failure::Interrupted(_) => return None,
         })
     }

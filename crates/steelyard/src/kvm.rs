@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use clap::builder::PossibleValuesParser;
 use steelyard_kvm::{KvmError, Options, Scheduler, status};
 
+use crate::arguments::Offering;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::{policies, terminal};
@@ -19,9 +19,10 @@ pub enum Command {
     /// whose weight is the `cpu.weight` of its control group. Other tasks take turns with the vCPUs.
     /// When this ends, in whatever way, the kernel schedules by itself again.
     Run {
-        /// Policy, such as credit2 or credit@xen-4.20.
+        /// Policy, such as credit2, credit@xen-4.20 or credit2+load-weight; all but sedf.
+        // Governors may be added to these.
         #[arg(short, long, value_name = "P", hide_possible_values = true,
-            value_parser = PossibleValuesParser::new(offered()))]
+            value_parser = Offering(|| policies::names().collect()))]
         policy: String,
         /// Change a parameter of the policy, as of `compare`; may be given several times.
         ///
@@ -44,11 +45,6 @@ pub enum Command {
     },
 }
 
-/// Reservations need timers per vCPU, which this host does not have.
-fn offered() -> impl Iterator<Item = String> {
-    policies::names().filter(|name| !name.starts_with("sedf"))
-}
-
 pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     match command {
         Command::Run { policy, set, verbose, lose } => {
@@ -56,7 +52,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let options = Options { verbose: *verbose, lose: lose.clone() };
             // A signal is how it is ended.
             interrupt.until_asked(|asked| {
-                let scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
+                let mut scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
                 terminal::note(&format!(
                     "{policy} schedules the vCPUs of this host; Ctrl-C ends it"
                 ));

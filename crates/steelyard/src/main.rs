@@ -11,6 +11,7 @@ mod interrupt;
 mod kvm;
 mod monitor;
 mod policies;
+mod reproduce;
 mod terminal;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     match command {
         Command::Compare(arguments) => compare::run(arguments, &interrupt),
+        Command::Reproduce(arguments) => reproduce::run(arguments, &interrupt),
         Command::Policies { name, json } => policies::run(name.as_deref(), *json),
         Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
         #[cfg(feature = "kvm")]

@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use steelyard_monitor::{
-    Ending, Interval, LinuxSource, PerfettoTrace, Recorder, Recording, SimulationSource, Snapshot,
-    Source,
-};
+use steelyard_monitor::{Interval, LinuxSource, PerfettoTrace, SimulationSource, Source};
+use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::units::Nanoseconds;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use serde::Serialize;
-use steelyard_policy::{PUBLISHED, Parameter, disciplines, governors};
+use steelyard_policy::{Parameter, disciplines, governors, published};
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub fn names() -> impl Iterator<Item = String> {
         std::iter::once(discipline.name.to_owned())
             .chain(vintages.map(|vintage| format!("{}@{vintage}", discipline.name)))
     });
-    disciplines.chain(PUBLISHED.iter().map(|(name, _)| (*name).to_owned()))
+    disciplines.chain(published().iter().map(|(name, _)| (*name).to_owned()))
 }
 
 /// The names of disciplines and governors.
@@ -60,7 +60,7 @@ fn all() -> impl Iterator<Item = Part> {
         name: governor.name,
         help: governor.help,
         vintages: &[],
-        suits: governor.disciplines,
+        suits: &governor.disciplines,
         parameters: &governor.parameters,
     }))
 }
@@ -92,7 +92,7 @@ fn as_text(part: &Part, width: usize) -> String {
     } else {
         lines.push(format!("Vintages: {}", spelled.collect::<Vec<_>>().join(", ")));
     }
-    for (published, spelled) in PUBLISHED {
+    for (published, spelled) in published() {
         if spelled.split(['+', '@']).any(|word| word == *name) {
             lines.push(format!("As published: {published} = {spelled}"));
         }

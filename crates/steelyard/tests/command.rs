@@ -415,6 +415,51 @@ fn completions_know_the_policies() {
 }
 
 #[test]
+fn experiments_are_part_of_the_program() {
+    let directory = directory();
+    let arguments = ["reproduce", "boost-credit", "--seeds", "1", "--out", "out"];
+    let output = steelyard(&directory).args(arguments).output().unwrap();
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(directory.path().join("out/results.json")).unwrap())
+            .unwrap();
+    let claims = json["experiments"][0]["claims"].as_array().unwrap();
+    let expected = claims.iter().all(|c| c["state"] == "holds" || c["state"] == "known");
+    assert_eq!(output.status.code(), Some(if expected { 0 } else { 3 }));
+    let table = text(&output.stdout);
+    assert!(table.contains("boost-credit") && table.contains("worst wait of HVM1"), "{table}");
+    let files = ["matrix.svg", "report.html", "results.json", "tables.md"];
+    assert_eq!(names(&directory.path().join("out")), files);
+
+    for threads in ["1", "3"] {
+        let arguments =
+            ["reproduce", "boost-credit", "--seeds", "1", "--json", "--threads", threads];
+        let output = steelyard(&directory).args(arguments).output().unwrap();
+        let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(again, json);
+    }
+}
+
+#[test]
+fn unknown_experiments_are_refused() {
+    let directory = directory();
+    let output = steelyard(&directory).args(["reproduce", "boost"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    for words in ["there is no experiment `boost`", "--> NAME:1:1", "`mcredit2`"] {
+        assert!(message.contains(words), "{message}");
+    }
+    let output = steelyard(&directory).args(["reproduce", "all", "boost"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = steelyard(&directory).args(["reproduce", "--seeds", "0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("0 is not in 1.."));
+    // Before anything runs.
+    let output = steelyard(&directory).args(["reproduce", "--out", "/proc/x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot write /proc/x"));
+}
+
+#[test]
 fn a_pipe_that_is_closed_early_is_no_error() {
     let directory = directory();
     for arguments in [&["policies"][..], &["compare", "small.toml", "--json"]] {

@@ -29,60 +29,99 @@ pub fn write_html(
     traces: &[RunTrace],
     mut writer: impl Write,
 ) -> io::Result<()> {
-    // In a script element only this sign can end it early.
-    let data = serde_json::to_string(&Charts::new(results, traces))?.replace('<', "\\u003c");
     let names: Vec<_> = results.comparisons.iter().map(|c| c.scenario.as_str()).collect();
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (names.join(", ")) " · Steelyard" }
-                style { (PreEscaped(include_str!("report.css"))) }
-            }
-            body {
-                header {
-                    div .wide {
-                        h1 { "Steelyard" span { " which policy serves which VM best, and why" } }
-                        label .theme {
-                            "Colours "
-                            select #theme {
-                                option value="auto" { "as the system" }
-                                option value="light" { "light" }
-                                option value="dark" { "dark" }
+    let body = html! {
+        @for (index, comparison) in results.comparisons.iter().enumerate() {
+            (section(index, comparison))
+        }
+    };
+    let footer = html! {
+        "Steelyard " (results.steelyard)
+        ". All figures are in results.json and results.csv, the timelines also in \
+         trace.json.gz for Perfetto."
+    };
+    let page = Page {
+        title: &names.join(", "),
+        subtitle: "which policy serves which VM best, and why",
+        sections: &names,
+        body,
+        footer,
+        data: serde_json::to_string(&Charts::new(results, traces))?,
+        script: include_str!("report.js"),
+    };
+    page.write(&mut writer)
+}
+
+/// What differs between pages.
+pub struct Page<'a> {
+    /// In the window's title.
+    pub title: &'a str,
+    /// Beside the name of the program.
+    pub subtitle: &'a str,
+    /// Headings of the sections, whose ids are `input-0`, `input-1`, ...
+    pub sections: &'a [&'a str],
+    /// The sections.
+    pub body: Markup,
+    /// At the end.
+    pub footer: Markup,
+    /// JSON that the script draws.
+    pub data: String,
+    /// Draws the charts.
+    pub script: &'static str,
+}
+
+impl Page<'_> {
+    /// Writes the page.
+    pub fn write(self, writer: &mut impl Write) -> io::Result<()> {
+        // In a script element only this sign can end it early.
+        let data = self.data.replace('<', "\\u003c");
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " · Steelyard" }
+                    style { (PreEscaped(include_str!("report.css"))) }
+                }
+                body {
+                    header {
+                        div .wide {
+                            h1 { "Steelyard" span { " " (self.subtitle) } }
+                            label .theme {
+                                "Colours "
+                                select #theme {
+                                    option value="auto" { "as the system" }
+                                    option value="light" { "light" }
+                                    option value="dark" { "dark" }
+                                }
                             }
                         }
                     }
-                }
-                @if results.comparisons.len() > 1 {
-                    nav .wide aria-label="Inputs" {
-                        @for (index, name) in names.iter().enumerate() {
-                            a href={ "#input-" (index) } { (name) }
+                    @if self.sections.len() > 1 {
+                        nav .wide aria-label="Sections" {
+                            @for (index, name) in self.sections.iter().enumerate() {
+                                a href={ "#input-" (index) } { (name) }
+                            }
                         }
                     }
-                }
-                noscript { p .wide { "Without JavaScript there are tables, but no charts." } }
-                main .wide {
-                    @for (index, comparison) in results.comparisons.iter().enumerate() {
-                        (section(index, comparison))
+                    noscript { p .wide { "Without JavaScript there are tables, but no charts." } }
+                    main .wide { (self.body) }
+                    footer .wide {
+                        (self.footer) " Charts: plotly.js, © Plotly, Inc., MIT licence."
                     }
+                    script type="application/json" #data { (PreEscaped(data)) }
+                    script { (PreEscaped(include_str!(concat!(env!("OUT_DIR"), "/plotly.min.js")))) }
+                    script { (PreEscaped(include_str!("common.js"))) }
+                    script { (PreEscaped(self.script)) }
                 }
-                footer .wide {
-                    "Steelyard " (results.steelyard)
-                    ". All figures are in results.json and results.csv, the timelines also in \
-                     trace.json.gz for Perfetto. Charts: plotly.js, © Plotly, Inc., MIT licence."
-                }
-                script type="application/json" #data { (PreEscaped(data)) }
-                script { (PreEscaped(include_str!(concat!(env!("OUT_DIR"), "/plotly.min.js")))) }
-                script { (PreEscaped(include_str!("report.js"))) }
             }
-        }
-    };
-    writer.write_all(page.into_string().as_bytes())?;
-    writer.write_all(b"\n")
+        };
+        writer.write_all(page.into_string().as_bytes())?;
+        writer.write_all(b"\n")
+    }
 }
 
 fn section(index: usize, comparison: &Comparison) -> Markup {

@@ -5,6 +5,7 @@
 // Each test uses a part; a wrong fixture may panic.
 #![allow(dead_code, clippy::unwrap_used)]
 
+use steelyard_experiment::{Experiment, Files, Reproduction};
 use steelyard_policy::Policy;
 use steelyard_report::{Comparison, DomainSummary, HostSummary, PolicySummary, Results, RunTrace};
 use steelyard_simulator::config::Host;
@@ -230,4 +231,19 @@ fn trace(slice_ns: f64, mut state: u64) -> Trace {
     }
     segments.sort_by_key(|segment| (segment.end_ns, segment.start_ns));
     Trace { start_ns, end_ns, segments }
+}
+
+/// An experiment made up of words, numbers, a claim in each state, and names that mean something
+/// else in HTML and Markdown.
+pub fn reproduction() -> Reproduction {
+    let texts = [
+        ("experiment.toml", include_str!("experiment.toml")),
+        ("published.toml", include_str!("published.toml")),
+        ("calibration.toml", include_str!("calibration.toml")),
+        ("one.toml", include_str!("one.toml")),
+        ("lab.toml", include_str!("lab.toml")),
+        ("measured.toml", include_str!("measured.toml")),
+    ];
+    let experiment = Experiment::read(&Files { name: "made-up", texts: texts.into() }).unwrap();
+    Reproduction::new(3, steelyard_experiment::run(&[experiment], 3, &|_| {}).unwrap())
 }

@@ -4,6 +4,9 @@
 //! that wakes takes a vCPU with nothing to do, or preempts one that had much more. A guest does not
 //! know whether a vCPU of its own has a pCPU: a thread on a preempted vCPU stays there.
 
+use std::collections::VecDeque;
+
+use crate::config::GuestLocks;
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
@@ -19,6 +22,7 @@ const FREE_STEPS: u32 = 100_000;
 
 pub(super) struct GuestKernel {
     slice_ns: u64,
+    locks: GuestLocks,
     /// Threads that wait for a vCPU, by virtual run time.
     ready: RunQueue,
     /// The virtual run time of who was picked last; never goes back.
@@ -26,8 +30,39 @@ pub(super) struct GuestKernel {
 }
 
 impl GuestKernel {
-    pub fn new(slice_ns: u64) -> Self {
-        GuestKernel { slice_ns: slice_ns.max(1), ready: RunQueue::default(), least_ns: 0 }
+    pub fn new(slice_ns: u64, locks: GuestLocks) -> Self {
+        GuestKernel { slice_ns: slice_ns.max(1), locks, ready: RunQueue::default(), least_ns: 0 }
+    }
+}
+
+/// The thread that holds it and those that want it, first come first.
+pub(super) struct SpinLock {
+    holder: u32,
+    waiters: VecDeque<u32>,
+}
+
+impl Default for SpinLock {
+    fn default() -> Self {
+        SpinLock { holder: NONE, waiters: VecDeque::new() }
+    }
+}
+
+/// What there is to take, or those that wait for it.
+pub(super) struct Semaphore {
+    count: u32,
+    waiters: VecDeque<u32>,
+}
+
+impl Semaphore {
+    pub fn new(count: u32) -> Self {
+        Semaphore { count, waiters: VecDeque::new() }
+    }
+}
+
+impl Thread {
+    /// Whether its vCPU is in the guest's kernel. No other thread takes the vCPU then.
+    pub fn in_kernel(&self) -> bool {
+        self.kernel || self.spins || self.held > 0
     }
 }
 
@@ -52,32 +87,39 @@ pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, threads: &[Thre
     now_ns.saturating_add(vcpu.debt_ns).saturating_add(left_ns)
 }
 
+impl Vcpu {
+    /// It had a pCPU for so long, and this thread was on it.
+    #[inline(always)]
+    fn ran(&mut self, thread: &mut Thread, elapsed_ns: u64) {
+        // What is owed to the machinery comes first.
+        let mut ran_ns = elapsed_ns;
+        if self.debt_ns > 0 {
+            let paid_ns = self.debt_ns.min(elapsed_ns);
+            self.debt_ns -= paid_ns;
+            self.times.overhead_ns += paid_ns;
+            ran_ns -= paid_ns;
+        }
+        self.guest_left_ns = self.guest_left_ns.saturating_sub(ran_ns);
+        thread.vruntime_ns += ran_ns;
+        thread.left_ns = thread.left_ns.saturating_sub(ran_ns);
+        if thread.spins {
+            self.times.spun_ns += ran_ns;
+        }
+    }
+}
+
 impl Simulation {
     /// Works out what the guest on this pCPU did up to now.
     #[inline(always)]
     pub(super) fn progress(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
-        let elapsed_ns = self.now_ns - entry.progress_ns;
-        entry.progress_ns = self.now_ns;
+        let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
         if entry.current == NONE || elapsed_ns == 0 {
             return;
         }
         let vcpu = &mut self.vcpus[entry.current as usize];
-        // What is owed to the machinery comes first.
-        let mut ran_ns = elapsed_ns;
-        if vcpu.debt_ns > 0 {
-            let paid_ns = vcpu.debt_ns.min(elapsed_ns);
-            vcpu.debt_ns -= paid_ns;
-            vcpu.times.overhead_ns += paid_ns;
-            ran_ns -= paid_ns;
-        }
-        vcpu.guest_left_ns = vcpu.guest_left_ns.saturating_sub(ran_ns);
         let thread = &mut self.threads[vcpu.thread as usize];
-        thread.vruntime_ns += ran_ns;
-        thread.left_ns = thread.left_ns.saturating_sub(ran_ns);
-        if thread.spins {
-            vcpu.times.spun_ns += ran_ns;
-        }
+        vcpu.ran(thread, elapsed_ns);
     }
 
     /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
@@ -93,20 +135,25 @@ impl Simulation {
 
     /// The time has come for which [`Simulation::arm`] set the timer.
     pub(super) fn pcpu_event(&mut self, pcpu: u32) {
-        self.progress(pcpu);
-        let entry = &self.pcpus[pcpu as usize];
+        // As [`Simulation::progress`] does, and then on with the same vCPU and thread.
+        let entry = &mut self.pcpus[pcpu as usize];
+        let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
         let current = entry.current;
-        if entry.slice_end_ns <= self.now_ns {
+        let slice_ends = entry.slice_end_ns <= self.now_ns;
+        let vcpu = &mut self.vcpus[current as usize];
+        let thread = &mut self.threads[vcpu.thread as usize];
+        vcpu.ran(thread, elapsed_ns);
+        let (pays, turn_ends) = (vcpu.debt_ns > 0, vcpu.guest_left_ns == 0);
+        let (computes, spins) = (thread.left_ns > 0, thread.spins);
+        if slice_ends {
             self.interrupt(pcpu);
         }
-        let vcpu = &self.vcpus[current as usize];
-        if vcpu.debt_ns == 0 {
-            let thread = &self.threads[vcpu.thread as usize];
-            if thread.left_ns > 0 {
-                if vcpu.guest_left_ns == 0 {
+        if !pays {
+            if computes {
+                if turn_ends {
                     self.rotate(current, 0);
                 }
-            } else if thread.spins {
+            } else if spins {
                 self.pause_loop_exit(pcpu);
             } else {
                 self.advance(pcpu, current);
@@ -128,8 +175,11 @@ impl Simulation {
         }
         let thread = self.vcpus[vcpu as usize].thread;
         let entry = &self.threads[thread as usize];
-        if entry.spins && self.tasks[entry.task as usize].lock_holder == NONE {
-            self.take_lock(thread);
+        if entry.spins {
+            let holder = self.tasks[entry.task as usize].locks[entry.lock as usize].holder;
+            if holder == NONE || holder == thread {
+                self.take_lock(thread);
+            }
         }
     }
 
@@ -155,11 +205,22 @@ impl Simulation {
                 now_ns: self.now_ns,
                 ready_ns: std::mem::replace(&mut entry.ready_ns, u64::MAX).min(self.now_ns),
                 random: &mut entry.random,
-                received: entry.received.take(),
+                received: &mut entry.received,
             };
             let sleeps = match task.program.next(entry.index, &mut guest) {
                 Step::Compute(ns) => {
                     entry.left_ns = ns;
+                    entry.kernel = false;
+                    if entry.resched && !entry.in_kernel() {
+                        self.rotate(vcpu, 0);
+                    } else if ns > 0 {
+                        return;
+                    }
+                    false
+                }
+                Step::Kernel(ns) => {
+                    entry.left_ns = ns;
+                    entry.kernel = true;
                     if ns > 0 {
                         return;
                     }
@@ -185,23 +246,48 @@ impl Simulation {
                 }
                 Step::Disk(bytes) => {
                     let task = entry.task;
+                    // Before the request: who works it off may be a thread of this guest.
+                    entry.status = ThreadStatus::Asleep;
                     self.exit(vcpu);
                     self.request(task, thread, bytes);
                     true
                 }
-                Step::Acquire => {
-                    if task.lock_holder == NONE {
-                        task.lock_holder = thread;
+                Step::Acquire(number) => {
+                    let lock = &mut task.locks[number as usize];
+                    if lock.holder == NONE {
+                        lock.holder = thread;
+                        entry.held += 1;
                     } else {
-                        task.lock_waiters.push_back(thread);
+                        lock.waiters.push_back(thread);
                         entry.spins = true;
+                        entry.lock = number;
                         entry.left_ns = self.costs.pause_loop_window.0.max(1);
                     }
                     false
                 }
-                Step::Release => {
-                    task.lock_holder = NONE;
-                    self.pass_lock(thread);
+                Step::Release(number) => {
+                    task.locks[number as usize].holder = NONE;
+                    entry.held -= 1;
+                    let task = entry.task;
+                    self.pass_lock(task, number);
+                    false
+                }
+                Step::Wait(number) => {
+                    let semaphore = &mut task.semaphores[number as usize];
+                    let sleeps = semaphore.count == 0;
+                    if sleeps {
+                        semaphore.waiters.push_back(thread);
+                    } else {
+                        semaphore.count -= 1;
+                    }
+                    sleeps
+                }
+                Step::Signal(number) => {
+                    let semaphore = &mut task.semaphores[number as usize];
+                    match semaphore.waiters.pop_front() {
+                        Some(waiter) => self.thread_wake(waiter),
+                        None => semaphore.count += 1,
+                    }
                     false
                 }
                 Step::Deliver(packet) => {
@@ -262,6 +348,7 @@ impl Simulation {
         let guest = &mut self.domains[entry.domain as usize].guest;
         guest.least_ns = guest.least_ns.max(entry.vruntime_ns);
         entry.status = ThreadStatus::Current;
+        entry.resched = false;
         entry.vcpu = vcpu;
         let target = &mut self.vcpus[vcpu as usize];
         target.thread = thread;
@@ -269,17 +356,23 @@ impl Simulation {
     }
 
     /// The ready thread that comes next replaces the one on the vCPU if it had less CPU time, by
-    /// more than the margin.
+    /// more than the margin; if that is in the kernel, as soon as it leaves it.
     fn rotate(&mut self, vcpu: u32, margin_ns: u64) {
         let target = &mut self.vcpus[vcpu as usize];
         let (domain, current) = (target.domain, target.thread);
+        self.threads[current as usize].resched = false;
         if target.guest_left_ns == 0 {
             target.guest_left_ns = self.domains[domain as usize].guest.slice_ns;
         }
         let Some(next) = self.first_ready(domain, vcpu) else { return };
         let current_ns = self.threads[current as usize].vruntime_ns;
         if self.threads[next as usize].vruntime_ns.saturating_add(margin_ns) < current_ns {
-            self.threads[current as usize].status = ThreadStatus::Ready;
+            let entry = &mut self.threads[current as usize];
+            if entry.in_kernel() {
+                entry.resched = true;
+                return;
+            }
+            entry.status = ThreadStatus::Ready;
             self.pick(vcpu, next);
             self.domains[domain as usize].guest.ready.insert(current_ns, current);
         }
@@ -304,13 +397,15 @@ impl Simulation {
         let (key, vcpus) = (entry.vruntime_ns, domain.vcpus.clone());
         let domain = entry.domain as usize;
         self.domains[domain].guest.ready.insert(key, thread);
-        // Running siblings must look at the queue in time; home may be preempted at once.
+        // Running siblings must look at the queue in time; home may be preempted at once, unless its
+        // thread is about to leave it anyway.
         for vcpu in vcpus {
             let entry = &self.vcpus[vcpu as usize];
             if entry.status == Status::Running {
                 let pcpu = entry.ran_on;
                 self.progress(pcpu);
-                if vcpu == home {
+                let current = self.vcpus[vcpu as usize].thread;
+                if vcpu == home && self.threads[current as usize].status == ThreadStatus::Current {
                     self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
                 }
                 self.arm(pcpu);
@@ -331,32 +426,40 @@ impl Simulation {
         self.exit(vcpu);
         let thread = self.vcpus[vcpu as usize].thread;
         self.threads[thread as usize].left_ns = self.costs.pause_loop_window.0.max(1);
-        self.vcpu_yield(pcpu);
+        self.vcpu_spin(pcpu);
     }
 
-    /// A free lock goes to the first of those who spin for it on a pCPU right now; who has lost its
-    /// pCPU cannot see that it is free.
-    fn pass_lock(&mut self, releaser: u32) {
-        let task = self.threads[releaser as usize].task;
-        let waiters = &self.tasks[task as usize].lock_waiters;
-        let sees = |&waiter: &u32| {
-            let thread = &self.threads[waiter as usize];
-            thread.status == ThreadStatus::Current
-                && self.vcpus[thread.vcpu as usize].status == Status::Running
+    /// A free lock goes to the first of those who spin for it, in unfair guests to the first who
+    /// has a pCPU right now: who has lost its pCPU cannot see that the lock is free.
+    fn pass_lock(&mut self, task: u32, number: u32) {
+        let entry = &self.tasks[task as usize];
+        let ticket = self.domains[entry.domain as usize].guest.locks == GuestLocks::Ticket;
+        let mut waiters = entry.locks[number as usize].waiters.iter().copied();
+        let Some(heir) = waiters.find(|&waiter| ticket || self.spins_on_pcpu(waiter)) else {
+            return;
         };
-        let Some(heir) = waiters.iter().copied().find(sees) else { return };
-        let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].ran_on;
-        self.progress(pcpu);
-        self.take_lock(heir);
-        self.arm(pcpu);
+        if self.spins_on_pcpu(heir) {
+            let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].ran_on;
+            self.progress(pcpu);
+            self.take_lock(heir);
+            self.arm(pcpu);
+        } else {
+            self.tasks[task as usize].locks[number as usize].holder = heir;
+        }
+    }
+
+    fn spins_on_pcpu(&self, thread: u32) -> bool {
+        let vcpu = self.threads[thread as usize].vcpu;
+        self.vcpus[vcpu as usize].status == Status::Running
     }
 
     fn take_lock(&mut self, thread: u32) {
         let entry = &mut self.threads[thread as usize];
         entry.spins = false;
         entry.left_ns = 0;
-        let task = &mut self.tasks[entry.task as usize];
-        task.lock_holder = thread;
-        task.lock_waiters.retain(|&waiter| waiter != thread);
+        entry.held += 1;
+        let lock = &mut self.tasks[entry.task as usize].locks[entry.lock as usize];
+        lock.holder = thread;
+        lock.waiters.retain(|&waiter| waiter != thread);
     }
 }

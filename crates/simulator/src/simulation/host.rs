@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use steelyard_policy::{ffi, request, step, verdict};
+use steelyard_policy::{fact, ffi, gang, request, step, verdict};
 
 use super::{EPOCH_NS, EVERYWHERE, NONE, Simulation, Status, Vcpu, guest};
 
@@ -266,17 +266,71 @@ impl Simulation {
         self.interrupt(pcpu);
     }
 
-    /// The vCPU that runs on this pCPU lets others go first.
-    pub(super) fn vcpu_yield(&mut self, pcpu: u32) {
+    /// A pause-loop exit of the vCPU that runs on this pCPU.
+    pub(super) fn vcpu_spin(&mut self, pcpu: u32) {
         self.charge(pcpu);
         let now = self.policy_now();
         let vcpu = self.pcpus[pcpu as usize].current;
         let entry = &mut self.vcpus[vcpu as usize];
         let domain = &mut self.domains[entry.domain as usize].state;
+        let gang = ffi::sy_spin(&self.policy, domain, &mut entry.state, now);
+        let summoned = if gang == gang::NONE { 0 } else { self.summon(vcpu, gang) };
+        let entry = &mut self.vcpus[vcpu as usize];
+        let domain = &mut self.domains[entry.domain as usize].state;
         let queue = &mut self.queues[entry.queue as usize].state;
-        let requests = ffi::sy_yield(&self.policy, queue, domain, &mut entry.state, now);
+        let state = &mut entry.state;
+        let requests = ffi::sy_spun(&self.policy, queue, domain, state, summoned, now);
         self.vcpu_requests(vcpu, requests);
-        self.interrupt(pcpu);
+    }
+
+    /// Summons those siblings of the spinning vCPU that the policy wants; returns how many.
+    fn summon(&mut self, spinner: u32, gang: u32) -> u32 {
+        let now = self.policy_now();
+        let domain = self.vcpus[spinner as usize].domain;
+        let mut summoned = 0;
+        let mut best = (0, NONE);
+        for sibling in self.domains[domain as usize].vcpus.clone() {
+            if !self.vcpus[sibling as usize].queued {
+                continue;
+            }
+            self.charge_lone(self.vcpus[sibling as usize].queue);
+            let entry = &mut self.vcpus[sibling as usize];
+            let mut facts = 0;
+            if !entry.woken {
+                facts |= fact::PREEMPTED;
+            }
+            if self.threads[entry.thread as usize].in_kernel() {
+                facts |= fact::IN_KERNEL;
+            }
+            let waited_ns = self.now_ns - entry.since_ns;
+            let state = &self.domains[domain as usize].state;
+            let queue = &self.queues[entry.queue as usize].state;
+            let vcpu = &mut entry.state;
+            let rank = ffi::sy_rank(&self.policy, queue, state, vcpu, facts, waited_ns, now);
+            if rank > 0 && gang == gang::ALL {
+                self.summon_one(sibling);
+                summoned += 1;
+            } else if rank > best.0 {
+                best = (rank, sibling);
+            }
+        }
+        if best.1 != NONE {
+            self.summon_one(best.1);
+            summoned += 1;
+        }
+        summoned
+    }
+
+    fn summon_one(&mut self, sibling: u32) {
+        let now = self.policy_now();
+        let entry = &mut self.vcpus[sibling as usize];
+        let domain = &mut self.domains[entry.domain as usize].state;
+        let queue = &self.queues[entry.queue as usize].state;
+        let requests = ffi::sy_summon(&self.policy, queue, domain, &mut entry.state, now);
+        self.vcpu_requests(sibling, requests);
+        if requests & request::RESCHEDULE != 0 {
+            self.interrupt(self.vcpus[sibling as usize].state.pcpu);
+        }
     }
 
     // ---- Whom a waking vCPU interrupts ----
@@ -667,16 +721,36 @@ impl Simulation {
         target.ran_on = pcpu;
         self.end_wait(vcpu);
 
-        let tick = self.timer_base.tick + pcpu;
-        if self.tick_ns > 0 && !self.timers.is_set(tick) {
-            // pCPUs tick in turn, not all at once, and none when accounting and slices that are
-            // multiples of a tick end: who pays for a tick would hang on the order at that instant.
-            let phase_ns =
-                self.tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
-            let since_ns = (now_ns + self.tick_ns - phase_ns) % self.tick_ns;
-            self.timers.set(tick, now_ns + self.tick_ns - since_ns);
+        if self.tick_ns > 0 {
+            self.start_tick(pcpu, vcpu);
         }
         self.guest_start(vcpu);
+    }
+
+    /// pCPUs tick in turn, not all at once, and none when accounting and slices that are multiples
+    /// of a tick end: who pays for a tick would hang on the order at that instant.
+    #[inline(always)]
+    fn start_tick(&mut self, pcpu: u32, vcpu: u32) {
+        let tick = self.timer_base.tick + pcpu;
+        let tick_ns = self.tick_ns_of(vcpu);
+        let entry = &mut self.pcpus[pcpu as usize];
+        if !self.timers.is_set(tick) || entry.tick_ns != tick_ns {
+            entry.tick_ns = tick_ns;
+            let phase_ns =
+                tick_ns * (2 * u64::from(pcpu) + 1) / (2 * u64::from(self.topology.pcpus));
+            let since_ns = (self.now_ns + tick_ns - phase_ns) % tick_ns;
+            self.timers.set(tick, self.now_ns + tick_ns - since_ns);
+        }
+    }
+
+    /// Time between ticks while this vCPU runs.
+    #[inline(always)]
+    fn tick_ns_of(&self, vcpu: u32) -> u64 {
+        let domain = &self.domains[self.vcpus[vcpu as usize].domain as usize];
+        match domain.state.tick_ns {
+            0 => self.tick_ns,
+            own_ns => self.tick_ns.min(own_ns),
+        }
     }
 
     /// 7. For how long; then it is looked at again, or earlier for its guest. As [`Simulation::arm`].
@@ -711,7 +785,9 @@ impl Simulation {
             return;
         }
         self.events.ticks += 1;
-        self.timers.set(self.timer_base.tick + pcpu, self.now_ns + self.tick_ns);
+        let tick_ns = self.tick_ns_of(vcpu);
+        self.pcpus[pcpu as usize].tick_ns = tick_ns;
+        self.timers.set(self.timer_base.tick + pcpu, self.now_ns + tick_ns);
         self.charge(pcpu);
         let now = self.policy_now();
         let target = &mut self.vcpus[vcpu as usize];
@@ -786,6 +862,32 @@ impl Simulation {
         }
         ffi::sy_account_end(&self.policy, &mut self.accounting);
         self.timers.set(self.timer_base.accounting, self.now_ns + self.account_ns);
+    }
+
+    /// Tells the governors what happened since the sample before.
+    pub(super) fn sample(&mut self) {
+        let now = self.policy_now();
+        let pcpus = u64::from(self.topology.pcpus);
+        ffi::sy_sample_begin(&self.policy, &mut self.governor, pcpus, now);
+        for domain in 0..self.domains.len() {
+            let sums = self.sums(domain);
+            let entry = &mut self.domains[domain];
+            let last = std::mem::replace(&mut entry.sampled, sums);
+            let sample = ffi::Sample {
+                interval_ns: sums.interval_ns - last.interval_ns,
+                gotten_ns: sums.gotten_ns - last.gotten_ns,
+                waited_ns: sums.waited_ns - last.waited_ns,
+                packets: sums.packets - last.packets,
+                waits: sums.waits - last.waits,
+                late_waits: sums.late_waits - last.late_waits,
+            };
+            let governor = &mut self.governor;
+            ffi::sy_sample_domain(&self.policy, governor, &mut entry.state, &sample);
+        }
+        for domain in &mut self.domains {
+            ffi::sy_sample_settle(&self.policy, &mut self.governor, &mut domain.state);
+        }
+        self.timers.set(self.timer_base.sample, self.now_ns + self.sample_ns);
     }
 
     /// Moves a running vCPU to an idle pCPU, if there is one: to any if another vCPU waits for this

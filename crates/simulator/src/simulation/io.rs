@@ -134,7 +134,11 @@ impl Simulation {
     /// What the driver domain has worked off goes on.
     pub(super) fn deliver(&mut self, packet: Packet) {
         match packet.way {
-            Way::In => self.receive(packet.task, packet),
+            Way::In => {
+                let domain = self.tasks[packet.task as usize].domain;
+                self.domains[domain as usize].packets += u64::from(packet.packets);
+                self.receive(packet.task, packet);
+            }
             Way::Out => {
                 let sent_ns = self.transmit(self.devices.link_out_free_ns, packet.bytes);
                 self.devices.link_out_free_ns = sent_ns;

@@ -40,6 +40,9 @@ pub struct Simulation {
     io: Io,
     tick_ns: u64,
     account_ns: u64,
+    sample_ns: u64,
+    /// Waits longer than this are late.
+    late_ns: u64,
     timer_base: TimerBase,
     /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`].
     allowed: Vec<Mask>,
@@ -86,6 +89,7 @@ struct TimerBase {
     domain: u32,
     thread: u32,
     accounting: u32,
+    sample: u32,
     flight: u32,
 }
 
@@ -103,6 +107,8 @@ struct Pcpu {
     interrupted: bool,
     /// Up to when `current` was charged.
     charged_ns: u64,
+    /// Time between ticks, of the tick that comes.
+    tick_ns: u64,
     /// Up to when the guest's progress was worked out.
     progress_ns: u64,
     /// When to choose again.
@@ -135,6 +141,11 @@ struct Domain {
     name: String,
     weight: u32,
     cap_percent: u32,
+    /// Packets received and late waits so far.
+    packets: u64,
+    late_waits: u64,
+    /// Sums at the last sample.
+    sampled: ffi::Sample,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,8 +197,16 @@ struct Thread {
     vruntime_ns: u64,
     /// Since when it could have gone on; u64::MAX while it does.
     ready_ns: u64,
-    /// It spins for its task's lock; then `left_ns` is the time up to a pause-loop exit.
+    /// It spins for `lock`; then `left_ns` is the time up to a pause-loop exit.
     spins: bool,
+    /// It computes in the guest's kernel.
+    kernel: bool,
+    /// Another thread is to run as soon as it leaves the guest's kernel.
+    resched: bool,
+    /// The spin lock of its task that it wants.
+    lock: u32,
+    /// Spin locks that it holds.
+    held: u32,
     status: guest::ThreadStatus,
     task: u32,
     /// Number within its task.
@@ -209,9 +228,8 @@ struct Task {
     inbox: VecDeque<Packet>,
     /// Threads that wait for a packet.
     receivers: VecDeque<u32>,
-    /// The thread that holds the task's spin lock, and those that want it.
-    lock_holder: u32,
-    lock_waiters: VecDeque<u32>,
+    locks: Vec<guest::SpinLock>,
+    semaphores: Vec<guest::Semaphore>,
 }
 
 impl Simulation {
@@ -231,12 +249,15 @@ impl Simulation {
             io: setup.host.io.clone(),
             tick_ns: ffi::sy_tick_ns(&parameters),
             account_ns: ffi::sy_account_ns(&parameters),
+            sample_ns: ffi::sy_sample_ns(&parameters),
+            late_ns: ffi::sy_late_ns(&parameters),
             timer_base: TimerBase {
                 tick: 0,
                 vcpu: 0,
                 domain: 0,
                 thread: 0,
                 accounting: 0,
+                sample: 0,
                 flight: 0,
             },
             allowed: vec![Mask::of(pcpus, 0..pcpus)],
@@ -289,6 +310,7 @@ impl Simulation {
                 current: NONE,
                 last: NONE,
                 charged_ns: 0,
+                tick_ns: 0,
                 progress_ns: 0,
                 slice_end_ns: 0,
                 idle_since_ns: 0,
@@ -315,6 +337,9 @@ impl Simulation {
             reserved_ns: reservation.map_or(0, |reservation| reservation.slice.0),
             // Who reserves nothing lives on spare time too, as Xen's guests did.
             extra_time: reservation.is_none_or(|reservation| reservation.extra_time).into(),
+            // 0 would be "not asked"; 1 ns is less than any credit.
+            boost_limit_ns: config.boost.as_ref().map_or(0, |boost| boost.limit.0.max(1)),
+            boost_percent: config.boost.as_ref().map_or(0, |boost| boost.ratio_percent.into()),
         };
         let now = self.policy_now();
         ffi::sy_domain_init(&self.policy, &mut state, &settings, config.vcpus.into(), now);
@@ -325,9 +350,12 @@ impl Simulation {
             name: config.name.clone(),
             weight: config.weight,
             cap_percent: config.cap_percent,
+            packets: 0,
+            late_waits: 0,
+            sampled: ffi::Sample::default(),
             vcpus: first_vcpu..first_vcpu + config.vcpus,
             tasks: first_task..first_task,
-            guest: guest::GuestKernel::new(config.guest_slice.0),
+            guest: guest::GuestKernel::new(config.guest_slice.0, config.guest_locks),
         });
         for index in 0..config.vcpus {
             let pin = match config.pin.as_slice() {
@@ -373,6 +401,7 @@ impl Simulation {
         let now = self.policy_now();
         let queue = self.pcpus[pcpu as usize].queue;
         let mut state = ffi::Vcpu::on(pcpu);
+        state.index = self.vcpus.len() as u32 - self.domains[domain as usize].vcpus.start;
         let domain_state = &mut self.domains[domain as usize].state;
         ffi::sy_vcpu_init(&self.policy, domain_state, &mut state, now);
         let members = &mut self.queues[queue as usize].members;
@@ -429,10 +458,16 @@ impl Simulation {
             vruntime_ns: 0,
             ready_ns: 0,
             spins: false,
+            kernel: false,
+            resched: false,
+            lock: 0,
+            held: 0,
             received: None,
             random: stream(&index.to_string()),
         }));
         let outside = stream("outside");
+        let locks = (0..program.locks()).map(|_| guest::SpinLock::default()).collect();
+        let semaphores = program.semaphores().into_iter().map(guest::Semaphore::new).collect();
         self.tasks.push(Task {
             domain,
             name,
@@ -440,8 +475,8 @@ impl Simulation {
             outside,
             inbox: VecDeque::new(),
             receivers: VecDeque::new(),
-            lock_holder: NONE,
-            lock_waiters: VecDeque::new(),
+            locks,
+            semaphores,
         });
     }
 
@@ -454,11 +489,15 @@ impl Simulation {
             domain: timers.grow(self.domains.len()),
             thread: timers.grow(self.threads.len()),
             accounting: timers.grow(1),
+            sample: timers.grow(1),
             flight: timers.grow(0),
         };
         self.timers = timers;
         if self.account_ns > 0 {
             self.timers.set(self.timer_base.accounting, self.account_ns);
+        }
+        if self.sample_ns > 0 {
+            self.timers.set(self.timer_base.sample, self.sample_ns);
         }
         for (index, thread) in self.threads.iter_mut().enumerate() {
             let start_ns = setup.domains[thread.domain as usize].start.0;
@@ -518,6 +557,8 @@ impl Simulation {
                 self.domain_timer(timer - base.domain);
             } else if timer < base.accounting {
                 self.thread_wake(timer - base.thread);
+            } else if timer == base.sample {
+                self.sample();
             } else {
                 self.land(timer - base.flight);
             }

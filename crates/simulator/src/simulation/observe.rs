@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
+use steelyard_policy::ffi;
+
 use crate::fairness::Usable;
 use crate::measure::{
     DomainMeasure, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TimeMeasure, Trace, VcpuMeasure,
@@ -77,6 +79,9 @@ impl Simulation {
         entry.times.waited_ns += length_ns;
         entry.status = Status::Running;
         entry.since_ns = self.now_ns;
+        if length_ns > self.late_ns {
+            self.domains[entry.domain as usize].late_waits += 1;
+        }
         if entry.waits.record(length_ns) {
             self.describe_worst_wait(vcpu, start_ns);
         }
@@ -181,6 +186,34 @@ impl Simulation {
             preemptions: times.preemptions,
             waits: entry.waits.measure(),
         }
+    }
+
+    /// What governors want to know of a domain, from the start up to now.
+    pub(super) fn sums(&self, domain: usize) -> ffi::Sample {
+        let entry = &self.domains[domain];
+        let mut sums = ffi::Sample {
+            interval_ns: self.now_ns,
+            packets: entry.packets,
+            late_waits: entry.late_waits,
+            ..ffi::Sample::default()
+        };
+        for vcpu in entry.vcpus.clone() {
+            let entry = &self.vcpus[vcpu as usize];
+            let open_ns = self.now_ns - entry.since_ns;
+            let mut waited_ns = entry.times.waited_ns;
+            sums.gotten_ns += entry.times.gotten_ns;
+            match entry.status {
+                Status::Running => sums.gotten_ns += open_ns,
+                Status::Waiting => waited_ns += open_ns,
+                Status::Blocked => {}
+            }
+            if entry.parked && entry.status == Status::Waiting {
+                waited_ns -= self.now_ns - entry.parked_ns;
+            }
+            sums.waited_ns += waited_ns - entry.times.parked_ns;
+            sums.waits += entry.waits.count();
+        }
+        sums
     }
 
     /// What was measured up to now. A wait that has not ended counts in the sums, not among the

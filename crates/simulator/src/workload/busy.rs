@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A busy loop with a duty cycle: compute, sleep, again. Without a sleep it never stops.
+//! A busy loop with a duty cycle: each thread computes, sleeps, and so on for ever; without a sleep
+//! it never stops.
+//!
+//! - The *Mcredit2 load program*, a thread that counts to 10,000,000 and then sleeps for 200 ms:
+//!   `compute = "27 ms", sleep = "200 ms"`, a duty of 12 %. An addition to a counter in memory waits
+//!   for the one before it, 5 to 6 cycles on the processor of that publication (3.4 GHz): 15 to
+//!   18 ms alone on a core, up to twice that beside another thread of it. To be calibrated: `compute`.
+//! - A *load generator* of so many percent, which starts afresh after each sleep and so never asks
+//!   for more: compute / (compute + sleep).
+//! - With `backlog` one to which *work arrives* whether or not it was served. What could not be done
+//!   in time is owed and done later, so that a guest that gets less than it needs has always
+//!   something to do.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Guest, Step, TaskValue, Times, rate};
+use super::{Guest, Step, TaskValue, Times, rate, value};
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -18,45 +29,85 @@ pub struct Busy {
     /// Both vary uniformly by up to so many percent.
     #[schemars(range(max = 100))]
     pub jitter_percent: u32,
+    /// A burst arrives every `compute` + `sleep`, whether or not those before it are done; what
+    /// is late is owed and done later. Otherwise the sleep begins when the burst is done.
+    pub backlog: bool,
 }
 
 impl Default for Busy {
     fn default() -> Self {
-        Busy { compute: Nanoseconds::from_ms(10), sleep: Nanoseconds(0), jitter_percent: 0 }
+        Busy {
+            compute: Nanoseconds::from_ms(10),
+            sleep: Nanoseconds(0),
+            jitter_percent: 0,
+            backlog: false,
+        }
     }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Thread {
+    /// When the next burst arrives, with a backlog; none before the first one.
+    arrival_ns: Option<u64>,
+    /// Since when the burst that it computes could have been computed.
+    began_ns: Option<u64>,
 }
 
 pub(super) struct Program {
     config: Busy,
-    /// When each thread's burst began, for a thread that computes.
-    began_ns: Vec<Option<u64>>,
+    threads: Vec<Thread>,
     bursts: Times,
 }
 
 impl Program {
     pub fn new(config: &Busy, threads: u32) -> Self {
-        let began_ns = vec![None; threads as usize];
-        Program { config: config.clone(), began_ns, bursts: Times::new() }
+        let threads = vec![Thread::default(); threads as usize];
+        Program { config: config.clone(), threads, bursts: Times::new() }
+    }
+
+    /// CPU time of the bursts that have arrived and are not done, one that is being done as a whole.
+    fn owed_ns(&self, now_ns: u64) -> u128 {
+        let Busy { compute, sleep, .. } = self.config;
+        let bursts = |thread: &Thread| {
+            let late_ns = thread.arrival_ns.and_then(|arrival| now_ns.checked_sub(arrival));
+            let arrived = late_ns.map_or(0, |ns| 1 + ns / compute.0.saturating_add(sleep.0).max(1));
+            u128::from(arrived + u64::from(thread.began_ns.is_some()))
+        };
+        u128::from(compute.0) * self.threads.iter().map(bursts).sum::<u128>()
     }
 }
 
 impl super::Program for Program {
     fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
-        let Busy { compute, sleep, jitter_percent } = self.config;
-        let began_ns = &mut self.began_ns[thread as usize];
-        if let Some(began) = began_ns.take() {
-            self.bursts.record(guest.now_ns - began);
-            if sleep.0 > 0 {
+        let Busy { compute, sleep, jitter_percent, backlog } = self.config;
+        let thread = &mut self.threads[thread as usize];
+        if let Some(began_ns) = thread.began_ns.take() {
+            self.bursts.record(guest.now_ns - began_ns);
+            if sleep.0 > 0 && !backlog {
                 return Step::Sleep(guest.random.jitter(sleep.0, jitter_percent));
             }
         }
-        *began_ns = Some(guest.ready_ns);
+        if backlog {
+            let arrival_ns = *thread.arrival_ns.get_or_insert(guest.ready_ns);
+            if arrival_ns > guest.now_ns {
+                return Step::Sleep(arrival_ns - guest.now_ns);
+            }
+            let period_ns = guest.random.jitter(compute.0.saturating_add(sleep.0), jitter_percent);
+            thread.arrival_ns = Some(arrival_ns.saturating_add(period_ns));
+            thread.began_ns = Some(arrival_ns);
+        } else {
+            thread.began_ns = Some(guest.ready_ns);
+        }
         Step::Compute(guest.random.jitter(compute.0, jitter_percent))
     }
 
     fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {
         let mut values = vec![rate("bursts", "1/s", self.bursts.count() as f64, elapsed_ns)];
         values.extend(self.bursts.values("burst"));
+        if self.config.backlog {
+            let owed_ms = self.owed_ns(elapsed_ns) as f64 / 1e6;
+            values.push(value("owed", "ms", Some(false), Some(owed_ms)));
+        }
         values
     }
 }

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What runs in guests. Each workload is one module behind `Program`: a configuration that a
-//! scenario can write, and a program that says, thread by thread, what comes next.
+//! scenario can write, and a program that says, thread by thread, what comes next. Its head says
+//! what it models, and which of its parameters want to be calibrated on what; their defaults are
+//! estimates from first principles.
 //!
 //! To add one: a module here, a variant of [`Workload`], an arm in `Workload::program`.
 
 mod backend;
+mod boot;
 mod busy;
 mod disk;
+mod hackbench;
+mod oltp;
 mod ping;
 mod replay;
 mod spinlock;
 mod stream;
 mod sysbench_cpu;
+mod video;
 mod web;
 
 use hdrhistogram::Histogram;
@@ -19,13 +25,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use backend::Backend;
+pub use boot::Boot;
 pub use busy::Busy;
 pub use disk::Disk;
+pub use hackbench::Hackbench;
+pub use oltp::Oltp;
 pub use ping::Ping;
 pub use replay::{Burst, Replay, ReplayThread};
 pub use spinlock::Spinlock;
 pub use stream::{Direction, Stream};
 pub use sysbench_cpu::SysbenchCpu;
+pub use video::Video;
 pub use web::{Client, Web};
 
 use crate::measure::TaskValue;
@@ -47,8 +57,16 @@ pub enum Workload {
     Stream(Stream),
     /// Reads or writes a disk, block after block.
     Disk(Disk),
+    /// Plays a video: frames and sound, each with a deadline.
+    Video(Video),
+    /// Starts an operating system: reads the disk and computes, then is idle.
+    Boot(Boot),
     /// Threads that share a spin lock.
     Spinlock(Spinlock),
+    /// SysBench OLTP: transactions with row locks, kernel spin locks and storage waits.
+    Oltp(Oltp),
+    /// hackbench: groups of processes that send each other messages over sockets.
+    Hackbench(Hackbench),
     /// The run and sleep times of recorded threads.
     Replay(Replay),
 }
@@ -63,7 +81,11 @@ impl Workload {
             Workload::Ping(_) => "ping",
             Workload::Stream(_) => "stream",
             Workload::Disk(_) => "disk",
+            Workload::Video(_) => "video",
+            Workload::Boot(_) => "boot",
             Workload::Spinlock(_) => "spinlock",
+            Workload::Oltp(_) => "oltp",
+            Workload::Hackbench(_) => "hackbench",
             Workload::Replay(_) => "replay",
         }
     }
@@ -76,7 +98,11 @@ impl Workload {
             Workload::Ping(config) => Box::new(ping::Program::new(config, threads)),
             Workload::Stream(config) => Box::new(stream::Program::new(config, threads)),
             Workload::Disk(config) => Box::new(disk::Program::new(config, threads)),
+            Workload::Video(config) => Box::new(video::Program::new(config, threads)),
+            Workload::Boot(config) => Box::new(boot::Program::new(config, threads)),
             Workload::Spinlock(config) => Box::new(spinlock::Program::new(config, threads)),
+            Workload::Oltp(config) => Box::new(oltp::Program::new(config, threads)),
+            Workload::Hackbench(config) => Box::new(hackbench::Program::new(config, threads)),
             Workload::Replay(config) => Box::new(replay::Program::new(config)),
         }
     }
@@ -91,7 +117,20 @@ macro_rules! into_workload {
         })*
     };
 }
-into_workload!(Busy, SysbenchCpu, Web, Ping, Stream, Disk, Spinlock, Replay);
+into_workload!(
+    Busy,
+    SysbenchCpu,
+    Web,
+    Ping,
+    Stream,
+    Disk,
+    Video,
+    Boot,
+    Spinlock,
+    Oltp,
+    Hackbench,
+    Replay
+);
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug)]
@@ -106,10 +145,17 @@ pub(crate) enum Step {
     Send(Packet),
     /// Reads or writes so many bytes on the disk, and waits for that.
     Disk(u64),
-    /// Takes the task's spin lock, spinning until it is free.
-    Acquire,
+    /// Uses so much CPU time in the guest's kernel, which no other thread interrupts.
+    Kernel(u64),
+    /// Takes this spin lock of the task's, spinning until it is free; up to its release the thread
+    /// is in the guest's kernel.
+    Acquire(u32),
     /// Gives it back.
-    Release,
+    Release(u32),
+    /// Takes one from this semaphore of the task's, sleeping until there is one.
+    Wait(u32),
+    /// Gives it one: to who has waited longest.
+    Signal(u32),
     /// Passes on what the driver domain has worked off.
     Deliver(Packet),
     /// Ends.
@@ -185,7 +231,7 @@ pub(crate) struct Guest<'a> {
     pub ready_ns: u64,
     pub random: &'a mut Random,
     /// After [`Step::Receive`]: the packet.
-    pub received: Option<Packet>,
+    pub received: &'a mut Option<Packet>,
 }
 
 /// What the outside sees.
@@ -208,6 +254,16 @@ pub(crate) trait Program: Send {
     /// Packets that may wait for the task before more are dropped.
     fn backlog(&self) -> usize {
         usize::MAX
+    }
+
+    /// Number of spin locks.
+    fn locks(&self) -> u32 {
+        0
+    }
+
+    /// What is in each semaphore at first.
+    fn semaphores(&self) -> Vec<u32> {
+        vec![]
     }
 
     /// The vCPU of the domain that this thread must stay on.
@@ -242,13 +298,14 @@ impl Times {
         self.histogram.len()
     }
 
-    /// Mean, p50, p99 and worst in ms.
+    /// Mean, p50, p90, p99 and worst in ms.
     pub fn values(&self, name: &str) -> impl Iterator<Item = TaskValue> {
         let some = self.count() > 0;
         let quantile = |quantile| self.histogram.value_at_quantile(quantile).min(self.worst_ns);
         let figures = [
             ("mean", self.sum_ns as f64 / self.count() as f64),
             ("p50", quantile(0.5) as f64),
+            ("p90", quantile(0.9) as f64),
             ("p99", quantile(0.99) as f64),
             ("worst", self.worst_ns as f64),
         ];

@@ -54,15 +54,19 @@ impl super::Program for Program {
         let state = &mut self.threads[thread as usize];
         let (next, step) = match *state {
             State::Outside => (State::Computed, Step::Compute(self.config.compute.0)),
-            State::Computed => (State::Acquired(guest.now_ns), Step::Acquire),
+            State::Computed => (State::Acquired(guest.now_ns), Step::Acquire(0)),
             State::Acquired(wanted_ns) => {
                 self.acquisitions.record(guest.now_ns - wanted_ns);
                 (State::Held, Step::Compute(self.config.hold.0))
             }
-            State::Held => (State::Outside, Step::Release),
+            State::Held => (State::Outside, Step::Release(0)),
         };
         *state = next;
         step
+    }
+
+    fn locks(&self) -> u32 {
+        1
     }
 
     fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {

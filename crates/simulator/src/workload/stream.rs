@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A bulk network stream such as iperf's: a window of packets is under way at any time.
+//! A bulk network stream such as iperf's over TCP: a window of packets is under way at any time, every
+//! second one is acknowledged. Nothing is lost, so that the window stays as it is.
+//!
+//! Whichever is slowest limits it: the guest, with `packet_service` per packet; the driver domain,
+//! with its cost per packet of data and acknowledgement; the link; or the window over the round trip,
+//! in which both must get a CPU.
+//!
+//! To be calibrated: `packet_service`, and the host's `packet_cost`, on the throughput with nobody
+//! else there and on the two domains' CPU time at that. The default of 3 us is that of a network
+//! stack with segmentation offload; a window of 64 packets is 96 KB, iperf's of its day.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +55,7 @@ impl Default for Stream {
 
 /// Packets that a segmentation offload handles as one piece.
 const CHUNK_PACKETS: u32 = 16;
+/// An acknowledgement without data.
 const ACKNOWLEDGEMENT_BYTES: u64 = 66;
 
 pub(super) struct Program {
@@ -76,7 +86,9 @@ impl Program {
     }
 
     fn acknowledgement(packets: u32) -> Packet {
-        Packet::new(packets.into(), 1, ACKNOWLEDGEMENT_BYTES)
+        let acknowledgements = packets.div_ceil(2);
+        let bytes = ACKNOWLEDGEMENT_BYTES * u64::from(acknowledgements);
+        Packet::new(packets.into(), acknowledgements, bytes)
     }
 
     fn compute(&self, packets: u32) -> Step {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `sysbench cpu`: threads take events from one common count until none is left. An event tests
-//! the numbers up to a limit for primality; its CPU time is the parameter.
+//! the numbers up to a limit for primality; its CPU time is the parameter. Total time is, as sysbench
+//! reports it, that from the start to the last event.
+//!
+//! To be calibrated: `event`, on the time of one event alone. Testing the numbers up to 10,000 takes
+//! about 1 ms on a processor of 2011.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A web server: a request arrives in one packet, costs CPU time, and the page leaves in packets of
-//! 1500 bytes. Clients outside ask at a rate of their own (open loop) or wait for the page and
-//! think (closed loop).
+//! A web server and its clients outside, such as nginx under httperf or ab. A request costs CPU time
+//! of the guest, and the page leaves in packets of 1500 bytes, of which the client acknowledges
+//! every second one. Clients ask at a rate of their own (open loop, httperf) or wait for the page and
+//! think (closed loop, ab).
+//!
+//! With `connect` each request opens a connection of its own, as httperf's do by default: the client
+//! asks for it and sends its request when the guest has answered; that the connection is closed again
+//! costs two more packets. Response time is, as in httperf, that from request to page.
+//!
+//! Who waits for longer than `timeout`, for a connection or a page, gives up; the server does not
+//! know and works for it all the same. Requests are sent = answered + refused + timed out + those
+//! under way. The rate of requests answered is httperf's connection rate.
+//!
+//! To be calibrated: `service` and `connect`, on the rate at which the server alone on its CPU is
+//! saturated. nginx serves some thousands of small static pages per second and CPU of 2009, of
+//! which the guest's network stack takes most.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +30,9 @@ pub struct Web {
     pub client: Client,
     /// CPU time of a request in the guest.
     pub service: Nanoseconds,
+    /// CPU time of the guest to accept a connection, where each request opens one of its own.
+    /// Without it connections are kept open.
+    pub connect: Option<Nanoseconds>,
     /// Size of a page.
     pub page_bytes: u64,
     /// Requests that may wait for the server before more are refused (nginx on Linux: 511).
@@ -31,6 +47,9 @@ pub enum Client {
     Open {
         /// Requests per second.
         rate_per_s: u64,
+        /// How long a client waits before it gives up; 0: for ever.
+        #[serde(default)]
+        timeout: Nanoseconds,
     },
     /// So many clients, each of which waits for its page, then thinks.
     Closed {
@@ -44,8 +63,9 @@ pub enum Client {
 impl Default for Web {
     fn default() -> Self {
         Web {
-            client: Client::Open { rate_per_s: 100 },
+            client: Client::Open { rate_per_s: 100, timeout: Nanoseconds(0) },
             service: Nanoseconds::from_us(300),
+            connect: None,
             page_bytes: 4096,
             backlog: 511,
         }
@@ -54,11 +74,13 @@ impl Default for Web {
 
 /// Bytes of data that fit a packet on Ethernet.
 const PACKET_BYTES: u64 = 1448;
-/// A request's size on the wire.
+/// A request's size on the wire, and that of a packet without data.
 const REQUEST_BYTES: u64 = 200;
+const EMPTY_BYTES: u64 = 66;
 
 /// Threads that take a packet, compute, and answer it.
 pub(super) struct Server {
+    /// What each thread is working on: the answer.
     serving: Vec<Option<Packet>>,
 }
 
@@ -67,52 +89,119 @@ impl Server {
         Server { serving: vec![None; threads as usize] }
     }
 
-    pub fn next(&mut self, thread: u32, guest: &mut Guest<'_>, service: u64, bytes: u64) -> Step {
+    /// `work` gives the CPU time of a request, and its answer.
+    pub fn next(
+        &mut self,
+        thread: u32,
+        guest: &mut Guest<'_>,
+        work: impl FnOnce(Packet) -> (Nanoseconds, Packet),
+    ) -> Step {
         let serving = &mut self.serving[thread as usize];
         if let Some(request) = guest.received.take() {
-            *serving = Some(request);
-            return Step::Compute(service);
+            let (service, answer) = work(request);
+            *serving = Some(answer);
+            return Step::Compute(service.0);
         }
-        match serving.take() {
-            Some(request) => {
-                let packets = bytes.div_ceil(PACKET_BYTES).max(1) as u32;
-                Step::Send(Packet::new(request.token, packets, bytes))
-            }
-            None => Step::Receive,
-        }
+        serving.take().map_or(Step::Receive, Step::Send)
+    }
+}
+
+/// What a packet's token says: which exchange it belongs to, and when that began.
+#[derive(Clone, Copy)]
+struct Exchange {
+    connects: bool,
+    began_ns: u64,
+}
+
+impl Exchange {
+    fn token(self) -> u64 {
+        self.began_ns << 1 | u64::from(self.connects)
+    }
+
+    fn of(packet: Packet) -> Self {
+        Exchange { connects: packet.token & 1 != 0, began_ns: packet.token >> 1 }
     }
 }
 
 pub(super) struct Program {
     config: Web,
     server: Server,
+    sent: u64,
+    connections: Times,
     responses: Times,
     refused: u64,
+    timed_out: u64,
 }
 
 impl Program {
     pub fn new(config: &Web, threads: u32) -> Self {
-        let server = Server::new(threads);
-        Program { config: config.clone(), server, responses: Times::new(), refused: 0 }
+        Program {
+            config: config.clone(),
+            server: Server::new(threads),
+            sent: 0,
+            connections: Times::new(),
+            responses: Times::new(),
+            refused: 0,
+            timed_out: 0,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.config.client, Client::Open { .. })
     }
 
     /// A closed-loop client thinks; an open loop lets its next request come.
     fn pause(&self, outside: &mut Outside<'_>) {
         let mean = match self.config.client {
-            Client::Open { rate_per_s } => 1_000_000_000 / rate_per_s.max(1),
+            Client::Open { rate_per_s, .. } => 1_000_000_000 / rate_per_s.max(1),
             Client::Closed { think, .. } => think.0,
         };
         outside.orders.push(Order::After(outside.random.exponential(mean)));
+    }
+
+    /// A client is through with a request, one way or another.
+    fn done(&self, outside: &mut Outside<'_>) {
+        if !self.is_open() {
+            self.pause(outside);
+        }
+    }
+
+    fn ask(&self, connects: bool, outside: &mut Outside<'_>) {
+        let token = Exchange { connects, began_ns: outside.now_ns }.token();
+        let packet = if connects {
+            Packet::new(token, 1, EMPTY_BYTES)
+        } else {
+            // With it the acknowledgements of its page; the end of the handshake and that of the
+            // connection.
+            let own = if self.config.connect.is_some() { 2 } else { 0 };
+            let acknowledgements = self.page_packets().div_ceil(2);
+            Packet::new(token, 1 + acknowledgements + own, REQUEST_BYTES)
+        };
+        outside.orders.push(Order::Send(packet));
+    }
+
+    /// Packets of a page.
+    fn page_packets(&self) -> u32 {
+        self.config.page_bytes.div_ceil(PACKET_BYTES).clamp(1, 1 << 30) as u32
     }
 }
 
 impl super::Program for Program {
     fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
-        self.server.next(thread, guest, self.config.service.0, self.config.page_bytes)
+        let Web { service, connect, page_bytes, .. } = self.config;
+        let packets = self.page_packets();
+        self.server.next(thread, guest, |request| match (Exchange::of(request), connect) {
+            (Exchange { connects: true, .. }, Some(connect)) => {
+                (connect, Packet::new(request.token, 1, EMPTY_BYTES))
+            }
+            _ => {
+                let end = u32::from(connect.is_some());
+                (service, Packet::new(request.token, packets + end, page_bytes))
+            }
+        })
     }
 
     fn outside(&mut self, event: Event, outside: &mut Outside<'_>) {
-        let open = matches!(self.config.client, Client::Open { .. });
         match event {
             Event::Start => {
                 let clients = match self.config.client {
@@ -124,24 +213,32 @@ impl super::Program for Program {
                 }
             }
             Event::Timer => {
-                // The token carries the time of the request to its answer.
-                let request = Packet::new(outside.now_ns, 1, REQUEST_BYTES);
-                outside.orders.push(Order::Send(request));
-                if open {
+                self.sent += 1;
+                self.ask(self.config.connect.is_some(), outside);
+                if self.is_open() {
                     self.pause(outside);
                 }
             }
-            Event::Arrived(page) => {
-                self.responses.record(outside.now_ns - page.token);
-                if !open {
-                    self.pause(outside);
+            Event::Arrived(packet) => {
+                let Exchange { connects, began_ns } = Exchange::of(packet);
+                let took_ns = outside.now_ns - began_ns;
+                let gave_up = match self.config.client {
+                    Client::Open { timeout, .. } => timeout.0 > 0 && took_ns > timeout.0,
+                    Client::Closed { .. } => false,
+                };
+                if gave_up {
+                    self.timed_out += 1;
+                } else if connects {
+                    self.connections.record(took_ns);
+                    self.ask(false, outside);
+                } else {
+                    self.responses.record(took_ns);
+                    self.done(outside);
                 }
             }
             Event::Dropped => {
                 self.refused += 1;
-                if !open {
-                    self.pause(outside);
-                }
+                self.done(outside);
             }
         }
     }
@@ -151,9 +248,18 @@ impl super::Program for Program {
     }
 
     fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {
+        let count = |name: &str, more_is_better, count: u64| {
+            value(name, "requests", more_is_better, Some(count as f64))
+        };
         let mut values = vec![rate("requests", "1/s", self.responses.count() as f64, elapsed_ns)];
         values.extend(self.responses.values("response time"));
-        values.push(value("refused", "requests", Some(false), Some(self.refused as f64)));
+        if self.config.connect.is_some() {
+            values.extend(self.connections.values("connection time"));
+        }
+        values.push(count("sent", None, self.sent));
+        values.push(count("answered", Some(true), self.responses.count()));
+        values.push(count("refused", Some(false), self.refused));
+        values.push(count("timed out", Some(false), self.timed_out));
         values
     }
 }

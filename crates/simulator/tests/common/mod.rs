@@ -3,7 +3,7 @@
 //! questions to a trace.
 #![allow(dead_code)] // Each test file uses its part.
 
-use steelyard_policy::{PUBLISHED, Policy, disciplines};
+use steelyard_policy::{Policy, disciplines, published};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Costs, Domain, Setup};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
@@ -23,7 +23,7 @@ pub fn policies() -> Vec<Policy> {
 
 /// These, and those published with governors, whose weights change by themselves.
 pub fn all_policies() -> Vec<Policy> {
-    let published = PUBLISHED.iter().map(|(name, _)| policy(name));
+    let published = published().iter().map(|(name, _)| policy(name));
     policies().into_iter().chain(published).collect()
 }
 
@@ -101,16 +101,20 @@ pub fn vcpu_times(trace: &Trace, domain: u32, vcpu: u32, running: bool) -> Times
 /// When nobody ran on this pCPU.
 pub fn idle_times(trace: &Trace, pcpu: u32) -> Times {
     let busy = trace.segments.iter().filter(|segment| segment.pcpu == Some(pcpu));
-    let busy = join(busy.map(|segment| (segment.start_ns, segment.end_ns)));
-    let mut idle = vec![];
+    gaps(trace, busy.map(|segment| (segment.start_ns, segment.end_ns)))
+}
+
+/// What these leave of the trace's time.
+pub fn gaps(trace: &Trace, times: impl Iterator<Item = (u64, u64)>) -> Times {
+    let mut gaps = vec![];
     let mut since_ns = trace.start_ns;
-    for (start_ns, end_ns) in busy.into_iter().chain([(trace.end_ns, trace.end_ns)]) {
+    for (start_ns, end_ns) in join(times).into_iter().chain([(trace.end_ns, trace.end_ns)]) {
         if since_ns < start_ns {
-            idle.push((since_ns, start_ns));
+            gaps.push((since_ns, start_ns));
         }
         since_ns = end_ns;
     }
-    idle
+    gaps
 }
 
 pub fn join(times: impl Iterator<Item = (u64, u64)>) -> Times {

@@ -72,6 +72,9 @@ pub struct Domain {
     pub compute_ns: u64,
     #[serde(default)]
     pub sleep_ns: u64,
+    /// Until then it sleeps.
+    #[serde(default)]
+    pub start_ns: u64,
     /// By how many percent each of both times is longer or shorter, evenly distributed.
     #[serde(default)]
     pub jitter_percent: u32,

@@ -51,9 +51,10 @@ pub fn run(
         let vcpu = vcpus.next();
         let mut pace = Pace::new(domain, index);
         let pin = domain.pin.clone();
+        let begin_ns = start_ns + domain.start_ns;
         threads.push(thread::spawn(move || -> io::Result<()> {
             become_vcpu(index, &pin)?;
-            sleep_until(start_ns)?;
+            sleep_until(begin_ns)?;
             match vcpu {
                 Some(mut vcpu) => loop {
                     match vcpu.run() {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a source yields at one moment. Times and counts are cumulative, from whenever the source
-//! began to count: what happened between two moments is their difference ([`crate::Interval`]).
+//! began to count: what happened between two moments is their difference. Single runs and waits are those
+//! since the snapshot before.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use steelyard_simulator::measure::WorstWait;
+use steelyard_simulator::measure::{Segment, WorstWait};
 
 /// The host and everybody on it at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,25 @@ pub struct Snapshot {
     pub idle_ns: Vec<u64>,
     /// Of each vCPU, in the order of the domains.
     pub vcpus: Vec<Figures>,
+    /// Runs and waits of vCPUs that ended since the snapshot before, in order of their ends; domains
+    /// and vCPUs by their index in `structure`, times since the source began.
+    pub segments: Vec<Segment>,
+    /// Runs of whoever is no vCPU that ended since the snapshot before, in order of their ends: only
+    /// those while which a vCPU waited, where a source tells that.
+    pub others: Vec<OtherRun>,
+}
+
+/// Somebody who is no vCPU ran: a thread of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherRun {
+    /// Name.
+    pub name: Arc<str>,
+    /// Where.
+    pub pcpu: u32,
+    /// Beginning, since the source began.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
 }
 
 /// Who is there.
@@ -113,6 +133,23 @@ pub struct Figures {
     pub preemptions: Option<u64>,
     /// Its single waits.
     pub waits: Option<Waits>,
+    /// What a policy of this project's says of it, where one schedules.
+    pub policy: Option<PolicyState>,
+}
+
+/// What a policy says of a vCPU at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyState {
+    /// Weight of its domain in effect, which a governor may have changed.
+    pub weight: u64,
+    /// Slice in effect, if not that of the discipline.
+    pub slice_ns: Option<u64>,
+    /// What is counted in its favour; unit: the discipline's own.
+    pub credit: i64,
+    /// In which class of the policy it is, in the policy's own word.
+    pub class: Option<String>,
+    /// A governor or a wake put it before its turn.
+    pub boosted: bool,
 }
 
 /// Single waits, from runnable to running.

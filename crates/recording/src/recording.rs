@@ -143,6 +143,8 @@ impl Member {
             time_ns: 0,
             idle_ns: vec![0; snapshot.idle_ns.len()],
             vcpus: vec![Figures::default(); snapshot.vcpus.len()],
+            segments: vec![],
+            others: vec![],
         };
         Ok(Member { encoder, last: nothing, samples: 0 })
     }
@@ -199,6 +201,8 @@ impl Sample {
                 .zip(self.vcpus)
                 .map(|(last, more)| more.applied_to(last))
                 .collect(),
+            segments: vec![],
+            others: vec![],
         })
     }
 }
@@ -233,6 +237,7 @@ impl VcpuSample {
             migrations: optional(last.migrations, migrations),
             preemptions: optional(last.preemptions, preemptions),
             waits: waits.map(|waits| waits.applied_to(last.waits.as_ref())),
+            policy: None,
         }
     }
 }
@@ -258,7 +263,7 @@ impl WaitsSample {
 }
 
 /// Buckets of two histograms, counts combined; buckets without a count are left out.
-pub(crate) fn merged(
+pub fn merged(
     first: &[(u64, u64)],
     second: &[(u64, u64)],
     combine: impl Fn(u64, u64) -> u64,
@@ -434,6 +439,8 @@ fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(&Snapshot)) -> Re
         idle_ns: vec![0; head.structure.host.pcpus as usize],
         vcpus: vec![Figures::default(); vcpus],
         structure: Arc::new(head.structure),
+        segments: vec![],
+        others: vec![],
     };
     while read_line(&mut lines, &mut line)? {
         let sample: Sample = serde_json::from_slice(&line).map_err(|_| Stop::Damaged)?;

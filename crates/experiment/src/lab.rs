@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! An experiment scaled down to what a test machine can do (`lab.toml`), and what real hosts gave
+//! (`measured.toml`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use steelyard_scenario::{Diagnostic, Options, Source, load_text, parse};
+
+use crate::experiment::{Variant, error, unknown};
+use crate::file::{Metric, Over, TimeMeasure};
+use crate::measure::Spread;
+use crate::run::VariantRuns;
+
+/// A real host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Name, such as Xen.
+    pub name: String,
+    /// Versions.
+    pub of: String,
+    /// When it was measured.
+    pub date: String,
+}
+
+/// `measured.toml`.
+#[derive(Clone, Debug, Deserialize)]
+struct MeasuredFile {
+    machine: Vec<Machine>,
+    measured: Vec<Measured>,
+}
+
+/// What a machine gave; there may be more than is shown.
+#[derive(Clone, Debug, Deserialize)]
+struct Measured {
+    machine: String,
+    policy: String,
+    domain: String,
+    share_percent: f64,
+    worst_wait_ms: f64,
+}
+
+/// A scenario for simulator and machines.
+#[derive(Clone, Debug)]
+pub(crate) struct Lab {
+    /// By the policies' labels.
+    pub variants: Vec<Variant>,
+    /// Two of every domain.
+    pub metrics: BTreeMap<String, Metric>,
+    measured: MeasuredFile,
+}
+
+/// A domain under a policy, simulated and real.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LabRow {
+    /// The policy's label.
+    pub policy: String,
+    /// The domain.
+    pub domain: String,
+    /// CPU time in percent of one pCPU.
+    pub share_percent: LabFigure,
+    /// The longest single wait.
+    pub worst_wait_ms: LabFigure,
+}
+
+/// A figure, simulated and real.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LabFigure {
+    /// Over seeds.
+    pub simulated: Option<Spread>,
+    /// One per machine; none where it cannot run the policy.
+    pub machines: Vec<Option<f64>>,
+}
+
+/// The experiment in real hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LabOutcome {
+    /// The hosts.
+    pub machines: Vec<Machine>,
+    /// What they gave.
+    pub rows: Vec<LabRow>,
+}
+
+const FIGURES: [TimeMeasure; 2] = [TimeMeasure::SharePercent, TimeMeasure::WorstWaitMs];
+
+fn metric_name(domain: &str, time: TimeMeasure) -> String {
+    format!("{domain} {time:?}")
+}
+
+impl Lab {
+    /// Reads both files.
+    pub fn read(scenario: &Source, measured: &Source) -> Result<Lab, Diagnostic> {
+        let file: MeasuredFile = parse(measured)?;
+        let loaded = load_text(&scenario.name, &scenario.text, &Options::default())?;
+        let variants: Vec<_> = loaded
+            .policies
+            .into_iter()
+            .map(|known| Variant {
+                name: known.label,
+                scenario: "lab".to_owned(),
+                policy: known.policy,
+                set: vec![],
+                length: loaded.length,
+                setup: loaded.setup.clone(),
+            })
+            .collect();
+        for (index, row) in file.measured.iter().enumerate() {
+            let machines: Vec<_> = file.machine.iter().map(|m| m.name.as_str()).collect();
+            let policies: Vec<_> = variants.iter().map(|v| v.name.as_str()).collect();
+            let domains: Vec<_> = loaded.setup.domains.iter().map(|d| d.name.as_str()).collect();
+            for (key, name, known) in [
+                ("machine", &row.machine, machines),
+                ("policy", &row.policy, policies),
+                ("domain", &row.domain, domains),
+            ] {
+                if !known.contains(&name.as_str()) {
+                    let message = unknown(key, name, known.into_iter());
+                    return Err(error(measured, &["measured", &index.to_string(), key], message));
+                }
+            }
+        }
+        let metrics = loaded.setup.domains.iter().flat_map(|domain| {
+            FIGURES.map(|time| {
+                let metric = Metric {
+                    label: String::new(),
+                    host: None,
+                    domain: Some(domain.name.clone()),
+                    time: Some(time),
+                    task: None,
+                    value: None,
+                    per: None,
+                    over: Over::Sum,
+                    from: Default::default(),
+                    every: None,
+                };
+                (metric_name(&domain.name, time), metric)
+            })
+        });
+        Ok(Lab { metrics: metrics.collect(), variants, measured: file })
+    }
+
+    /// What was simulated, one per variant, beside what was measured.
+    pub fn outcome(&self, runs: &[VariantRuns]) -> LabOutcome {
+        let MeasuredFile { machine: machines, measured } = &self.measured;
+        let row = |variant: &Variant, runs: &VariantRuns, domain: &str| {
+            let figure = |time, real: fn(&Measured) -> f64| LabFigure {
+                simulated: runs.metrics[&metric_name(domain, time)].first().copied().flatten(),
+                machines: machines
+                    .iter()
+                    .map(|machine| {
+                        let is_it = |row: &&Measured| {
+                            row.machine == machine.name
+                                && row.policy == variant.name
+                                && row.domain == domain
+                        };
+                        measured.iter().find(is_it).map(real)
+                    })
+                    .collect(),
+            };
+            LabRow {
+                policy: variant.name.clone(),
+                domain: domain.to_owned(),
+                share_percent: figure(TimeMeasure::SharePercent, |row| row.share_percent),
+                worst_wait_ms: figure(TimeMeasure::WorstWaitMs, |row| row.worst_wait_ms),
+            }
+        };
+        let rows = self.variants.iter().zip(runs).flat_map(|(variant, runs)| {
+            variant.setup.domains.iter().map(move |domain| row(variant, runs, &domain.name))
+        });
+        LabOutcome { machines: machines.clone(), rows: rows.collect() }
+    }
+}

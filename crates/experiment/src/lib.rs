@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Published experiments that can be run (their form is described in `docs/experiments.md`).
+//!
+//! An [`Experiment`] is read from one folder: scenarios, the variants to run them in, what is
+//! measured, what was published and the claims about it. [`run`] runs every variant with every seed
+//! and gives an [`Outcome`] per experiment: what was measured beside what was published, and which
+//! claims hold.
+
+mod claim;
+mod experiment;
+mod file;
+mod lab;
+mod measure;
+mod outcome;
+mod run;
+
+pub use experiment::{Experiment, Files, Variant, named, names};
+pub use file::{Better, Known, X};
+pub use lab::{LabFigure, LabOutcome, LabRow, Machine};
+pub use measure::Spread;
+pub use outcome::{
+    Cell, ClaimOutcome, CurveOutcome, FigureOutcome, Figures, MatrixOutcome, MetricOutcome,
+    Outcome, PointOutcome, Reproduction, State, SystemOutcome, VariantOutcome,
+};
+pub use run::run;
+
+/// A published system.
+pub struct System {
+    /// Its name as a policy.
+    pub policy: &'static str,
+    /// What it extends.
+    pub base: &'static str,
+    /// The experiment that it was published with.
+    pub experiment: &'static str,
+}
+
+const fn system(policy: &'static str, base: &'static str, experiment: &'static str) -> System {
+    System { policy, base, experiment }
+}
+
+/// The published systems in the order in which they are shown.
+pub const SYSTEMS: [System; 5] = [
+    system("mcredit2", "credit2@xen-4.5", "mcredit2"),
+    system("boost-credit", "credit@xen-3.3", "boost-credit"),
+    system("app-slice", "credit@xen-4.2", "app-slice"),
+    system("load-weight", "credit@xen-4.2", "load-weight"),
+    system("lockvisor", "fair@cfs", "cosched"),
+];

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The experiments that are shipped: each can be read, everything that it measures is there, and its
+//! claims are in the state that it says.
+
+use std::collections::BTreeSet;
+
+use steelyard_experiment::{Experiment, Reproduction, SYSTEMS, State, named, names, run};
+
+fn of(name: &str) -> Experiment {
+    named(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn there_is_one_for_each_publication() {
+    assert_eq!(names(), ["app-slice", "boost-credit", "cosched", "load-weight", "mcredit2"]);
+    let mut published = SYSTEMS.map(|system| system.experiment);
+    published.sort_unstable();
+    assert_eq!(published.to_vec(), names());
+    assert_eq!(SEEDS.map(|(name, _)| name).to_vec(), names());
+}
+
+/// Seeds of each: the ten of `steelyard reproduce`, or as many as give the same states.
+const SEEDS: [(&str, u64); 5] =
+    [("app-slice", 10), ("boost-credit", 10), ("cosched", 10), ("load-weight", 3), ("mcredit2", 3)];
+
+#[test]
+fn claims_are_in_the_state_that_is_written_down() {
+    let outcomes: Vec<_> = SEEDS
+        .into_iter()
+        .flat_map(|(name, seeds)| {
+            run(&[of(name).of_claims()], seeds, &|_| {}).unwrap_or_else(|error| panic!("{error}"))
+        })
+        .collect();
+    for outcome in &outcomes {
+        let unmeasured: BTreeSet<_> = outcome
+            .claims
+            .iter()
+            // There is no ratio to nothing.
+            .filter(|claim| claim.measured.iter().any(|m| m.value.is_none() && m.what != "ratio"))
+            .map(|claim| &claim.says)
+            .collect();
+        assert!(unmeasured.is_empty(), "{}: nothing measured for {unmeasured:#?}", outcome.name);
+    }
+    let reproduction = Reproduction::new(10, outcomes);
+    let unexpected: Vec<_> = reproduction
+        .unexpected()
+        .map(|(outcome, claim)| {
+            let is = if claim.state == State::Fails { "does not hold" } else { "holds" };
+            format!("{}: {is}: {}: {:?}", outcome.name, claim.says, claim.measured)
+        })
+        .collect();
+    assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+}
+
+#[test]
+fn figures_and_matrix_are_measured() {
+    let outcomes = run(&names().into_iter().map(of).collect::<Vec<_>>(), 1, &|_| {})
+        .unwrap_or_else(|error| panic!("{error}"));
+    for outcome in &outcomes {
+        for figure in &outcome.figures {
+            let points = figure.curves.iter().flat_map(|curve| &curve.points);
+            let missing = points.filter(|point| point.measured.is_none()).count();
+            assert_eq!(missing, 0, "{}: points of {} not measured", outcome.name, figure.name);
+        }
+        let matrix = outcome.matrix.as_ref();
+        let cells = matrix.map(|matrix| matrix.systems.as_slice()).unwrap_or_default();
+        assert_eq!(cells.len(), SYSTEMS.len(), "{}", outcome.name);
+        for cell in cells {
+            assert!(cell.without.is_some() != cell.effect.is_some(), "{}: {cell:?}", outcome.name);
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let experiment = [of("boost-credit")];
+    let [one, three] = [1, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let run = || run(&experiment, 2, &|_| {});
+        pool.map(|pool| pool.install(run)).unwrap_or_else(|error| panic!("{error}"))
+    });
+    assert!(one.is_ok() && one == three);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the domains and vCPUs of a host got and waited for, as whatever watched it tells: a
+//! [`Snapshot`] per look, with the single runs and waits since the look before where they can be
+//! seen. A [`Recorder`] keeps them in a file, a [`Recording`] reads them back.
+
+mod recording;
+mod snapshot;
+
+pub use recording::{Ending, Recorder, Recording, RecordingError, merged};
+pub use snapshot::{
+    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
+};

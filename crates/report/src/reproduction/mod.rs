@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Published experiments: tables for the terminal and for pages, `results.json`, a report with the
+//! publications' figures redrawn, and the picture of all systems on all experiments.
+
+mod html;
+mod markdown;
+mod matrix;
+mod terminal;
+
+use std::io::{self, Write};
+
+use steelyard_experiment::{
+    Figures, LabFigure, LabOutcome, LabRow, Machine, Outcome, Reproduction, Spread, State,
+};
+
+use crate::format::with_unit;
+
+pub use html::write_html;
+pub use markdown::write_markdown;
+pub use matrix::write_matrix;
+pub use terminal::table;
+
+/// Writes `results.json`.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_json(reproduction: &Reproduction, mut writer: impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut writer, reproduction)?;
+    writer.write_all(b"\n")
+}
+
+/// Heads what real hosts gave.
+const LAB: &str = "The same scaled down to a test machine, in real hosts";
+
+/// A state in words.
+fn state(state: State) -> &'static str {
+    match state {
+        State::Holds => "holds",
+        State::Fails => "does not hold",
+        State::Known => "does not hold (known)",
+        State::Turned => "holds (not expected)",
+    }
+}
+
+/// A sign for a state that needs no colour.
+fn sign(state: State) -> &'static str {
+    match state {
+        State::Holds => "✓",
+        State::Fails | State::Known => "✗",
+        State::Turned => "!",
+    }
+}
+
+/// The states in the order in which they are counted.
+const STATES: [State; 4] = [State::Holds, State::Known, State::Fails, State::Turned];
+
+/// How many claims are in each of [`STATES`].
+fn counts(outcome: &Outcome) -> [usize; STATES.len()] {
+    STATES.map(|state| outcome.claims.iter().filter(|claim| claim.state == state).count())
+}
+
+/// The median, and least and greatest where they do not read the same.
+fn spread(value: Option<Spread>, unit: &str) -> String {
+    let Some(value) = value else { return "not measured".to_owned() };
+    let [median, least, greatest] =
+        [value.median, value.least, value.greatest].map(|value| with_unit(value, unit));
+    if least == greatest {
+        return median;
+    }
+    // The unit once, if it is the same.
+    let (number, rest) = least.split_once(' ').unwrap_or((&least, ""));
+    let same = greatest.split_once(' ').is_some_and(|(_, unit)| unit == rest);
+    format!("{median} ({}..{greatest})", if same { number } else { &least })
+}
+
+/// The header and the rows of what real hosts gave beside the simulator.
+fn lab(lab: &LabOutcome) -> (Vec<String>, Vec<Vec<String>>) {
+    let machines = lab.machines.iter().map(|machine| machine.name.as_str());
+    let columns = std::iter::once("simulated").chain(machines);
+    let of = |figure: &'static str| columns.clone().map(move |host| format!("{figure}, {host}"));
+    let header = ["policy", "domain"].map(str::to_owned).into_iter();
+    let figures = |figure: &LabFigure, unit: &str| {
+        let real = figure.machines.iter().map(|value| match value {
+            Some(value) => with_unit(*value, unit),
+            None => "does not run it".to_owned(),
+        });
+        std::iter::once(spread(figure.simulated, unit)).chain(real).collect::<Vec<_>>()
+    };
+    let row = |row: &LabRow| {
+        let names = vec![row.policy.clone(), row.domain.clone()];
+        [names, figures(&row.share_percent, "percent"), figures(&row.worst_wait_ms, "ms")].concat()
+    };
+    (
+        header.chain(of("share")).chain(of("worst wait")).collect(),
+        lab.rows.iter().map(row).collect(),
+    )
+}
+
+/// What the real hosts are.
+fn hosts(lab: &LabOutcome) -> String {
+    let host = |machine: &Machine| format!("{}: {}, {}", machine.name, machine.of, machine.date);
+    lab.machines.iter().map(host).collect::<Vec<_>>().join("; ")
+}
+
+/// What was measured for a claim.
+fn measured(figures: &[Figures]) -> impl Iterator<Item = String> + '_ {
+    figures.iter().map(|figure| format!("{}: {}", figure.what, spread(figure.value, &figure.unit)))
+}

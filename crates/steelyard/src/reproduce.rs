@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard reproduce`: published experiments, and which of their claims hold.
+
+use std::io::{self, BufWriter, Write};
+
+use steelyard_experiment::{
+    Experiment, Reproduction, State, named, names as known, run as run_experiments,
+};
+use steelyard_report::{Style, reproduction_table, write_reproduction, write_reproduction_json};
+
+use crate::arguments::Reproduce;
+use crate::compare::{check_out, pool};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
+/// The exit code if a claim is not in the state that its experiment expects.
+pub const UNEXPECTED: u8 = 3;
+
+/// Seeds unless others are asked for; what is expected of claims is expected with these.
+pub const SEEDS: u32 = 10;
+
+const ALL: &str = "all";
+
+/// What may be asked for.
+pub fn names() -> Vec<String> {
+    known().into_iter().chain([ALL]).map(str::to_owned).collect()
+}
+
+pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> {
+    check_out(arguments.out.as_deref())?;
+    let asked = arguments.names.iter().map(String::as_str).filter(|name| *name != ALL);
+    let mut experiments: Vec<Experiment> = vec![];
+    for name in asked {
+        let experiment = named(name)?;
+        // Once is enough.
+        if experiments.iter().all(|known| known.name != experiment.name) {
+            experiments.push(experiment);
+        }
+    }
+    if arguments.names.is_empty() || arguments.names.iter().any(|name| name == ALL) {
+        experiments = known().into_iter().map(named).collect::<Result<_, _>>()?;
+    }
+    let seeds: u64 = u32::from(arguments.seeds).into();
+
+    let pool = pool(arguments.threads)?;
+    let bar = terminal::bar();
+    interrupt.set_bar(&bar);
+    bar.set_message("Simulating");
+    bar.set_length(experiments.iter().map(|experiment| experiment.work(seeds)).sum());
+    let outcomes = pool.install(|| run_experiments(&experiments, seeds, &|work| bar.inc(work)))?;
+    let reproduction = Reproduction::new(seeds, outcomes);
+    let written = match &arguments.out {
+        Some(directory) => {
+            terminal::set_unmeasured(&bar, "Writing");
+            interrupt
+                .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?
+        }
+        None => vec![],
+    };
+    bar.finish_and_clear();
+
+    if arguments.json {
+        let mut stdout = BufWriter::new(io::stdout().lock());
+        let written = write_reproduction_json(&reproduction, &mut stdout);
+        terminal::output(written.and_then(|()| stdout.flush()))?;
+    } else {
+        let style = Style { width: terminal::width(), color: true };
+        terminal::print(&reproduction_table(&reproduction, style))?;
+    }
+    // Last, so that they are not far up.
+    for path in written {
+        terminal::note(&format!("wrote {}", path.display()));
+    }
+    let claims: Vec<_> = reproduction
+        .unexpected()
+        .map(|(outcome, claim)| {
+            let is = if claim.state == State::Fails { "does not hold" } else { "holds" };
+            format!("{}: {is}: {}", outcome.name, claim.says)
+        })
+        .collect();
+    match claims.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Unexpected { claims, few_seeds: seeds < SEEDS.into() }),
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The pages of governors say what the core says, and the scenarios of their pictures run.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use steelyard_policy::{Parameter, governors};
+use steelyard_scenario::{Options, load};
+use steelyard_simulator::units::Nanoseconds;
+
+fn page(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/governors").join(name)
+}
+
+fn default(parameter: &Parameter) -> String {
+    match parameter.unit {
+        "ns" if parameter.defaults[0] > 0 => Nanoseconds(parameter.defaults[0]).to_string(),
+        _ => parameter.format(parameter.defaults[0]),
+    }
+}
+
+#[test]
+fn pages_have_the_parameters_of_the_core() {
+    for governor in governors() {
+        let path = page(&format!("{}.md", governor.name));
+        let text = fs::read_to_string(&path).unwrap();
+        let table = text.split("<!-- parameters: ").nth(1).unwrap();
+        let table = table.split("<!-- end of parameters -->").next().unwrap();
+        let rows: Vec<_> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows.len(), governor.parameters.len(), "{}", governor.name);
+        for (row, parameter) in rows.iter().zip(&governor.parameters) {
+            let begin = format!("| `{}` | {} |", parameter.name, default(parameter));
+            let end = format!("| {} | {} |", parameter.help, parameter.source);
+            assert!(
+                row.starts_with(&begin) && row.ends_with(&end),
+                "{}: `make pages` writes it anew\n{row}\n{begin} ... {end}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn scenarios_of_pictures_have_two_policies() {
+    for governor in governors() {
+        let path = page(&format!("{}.toml", governor.name));
+        let input = load(&path, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        let [before, after] = &input.policies[..] else { panic!("{}", path.display()) };
+        assert!(before.policy.governors().next().is_none(), "{}", before.label);
+        assert!(after.policy.governors().any(|g| g.name == governor.name), "{}", after.label);
+        assert!(page(&format!("{}.svg", governor.name)).exists());
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What has a name: disciplines, governors, and published policies. For hosts that read names, after
+ * steelyard.h with SY_DESCRIBE.
+ */
+#ifndef STEELYARD_CATALOGUE_H
+#define STEELYARD_CATALOGUE_H
+
+static const struct sy_description *const sy_disciplines[SY_DISCIPLINES] = {
+	[SY_SEDF] = &sedf_description,
+	[SY_CREDIT] = &credit_description,
+	[SY_CREDIT2] = &credit2_description,
+	[SY_FAIR] = &fair_description,
+};
+
+static const struct sy_description *const sy_governors[SY_GOVERNORS] = {
+	[SY_RESET_BOOST] = &reset_boost_description,
+	[SY_LOAD_WEIGHT] = &load_weight_description,
+	[SY_APP_SLICE] = &app_slice_description,
+	[SY_BOOST_CREDIT] = &boost_credit_description,
+	[SY_COSCHED] = &cosched_description,
+};
+
+/* A policy that has a name of its own: a discipline with governors, as published. */
+struct sy_published {
+	const char *name;
+	const char *meaning;
+};
+
+#define SY_PUBLISHED 5
+
+static const struct sy_published sy_published[SY_PUBLISHED] = {
+	{ "mcredit2", "credit2@xen-4.5+reset-boost" },
+	{ "load-weight", "credit@xen-4.2+load-weight" },
+	{ "boost-credit", "credit@xen-3.3-fujitsu+boost-credit" },
+	{ "app-slice", "credit@xen-4.2+app-slice" },
+	{ "lockvisor", "fair@cfs+cosched" },
+};
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * load-weight: each domain's weight follows the workload that was measured of it.
+ *
+ * Mechanism: once per interval the workload of each domain is measured, and its weight becomes the
+ * one asked for times its workload over the mean workload of the domains that ran. Under contention
+ * a domain receives then workload / sum of workloads, as far as the weights asked for are equal.
+ * Who ran as much as the mean, and everybody while nobody runs, has the weight asked for.
+ *
+ * Source: a master's thesis on Xen's credit scheduler with dynamic weight update, chapter 6. With
+ * credit@xen-4.2, whose time had the SEDF that the thesis compares with, it is `load-weight`.
+ *
+ * State: of the host, when the interval began, and the sum of the workloads; of a domain, what was
+ * measured since then, its workload, and the factor to its weight.
+ *
+ * Signal: sy_sample_domain(). Knob: weight. Every discipline heeds weights; sedf only those of
+ * domains that reserve nothing.
+ *
+ * Open readings, as parameters (the algorithm's listing is in a chapter that is not at hand):
+ *  - workload: gotten, the CPU time received, is the literal reading. It confirms itself: under
+ *    contention who has received little has little weight and goes on to receive little. demand is
+ *    the CPU time that the domain would have received had it never waited, so contention does not
+ *    distort it as long as the guest sleeps between its bursts; a guest with a backlog, which never
+ *    sleeps, demands all its vCPUs.
+ *  - smoothing_percent, least_percent, most_percent: the published bounds are those of weights. The
+ *    defaults keep a tenth of the weight asked for to who was idle and works again.
+ *  - A weight that was asked for is kept as a factor; the thesis gives all guests the same.
+ */
+#ifndef STEELYARD_LOAD_WEIGHT_H
+#define STEELYARD_LOAD_WEIGHT_H
+
+#include "../vocabulary.h"
+
+/* clang-format off */
+#define LOAD_WEIGHT_PARAMETERS(X) \
+	X(LOAD_WEIGHT_INTERVAL_NS, "interval_ns", "ns", 100 * SY_MS, 1000 * SY_S, \
+	  "time between two changes of the weights", "the thesis, experiment 2: a sample every 10 s", 10 * SY_S) \
+	X(LOAD_WEIGHT_WORKLOAD, "workload", "gotten|demand", 0, 1, \
+	  "what the weights follow: the CPU time received, or the one that would have been without waiting", \
+	  "ours; the thesis: CPU workload", LOAD_WEIGHT_WORKLOAD_GOTTEN) \
+	X(LOAD_WEIGHT_SMOOTHING_PERCENT, "smoothing_percent", "percent", 0, 99, \
+	  "how much of the workload before is kept", "ours; 0: none was published", 0) \
+	X(LOAD_WEIGHT_LEAST_PERCENT, "least_percent", "percent", 0, 100, \
+	  "least weight, of the one asked for", "ours", 10) \
+	X(LOAD_WEIGHT_MOST_PERCENT, "most_percent", "percent", 100, 100000, \
+	  "greatest weight, of the one asked for", "ours", 1000)
+/* clang-format on */
+
+enum {
+	LOAD_WEIGHT_WORKLOAD_GOTTEN,
+	LOAD_WEIGHT_WORKLOAD_DEMAND,
+};
+
+enum load_weight_parameter { LOAD_WEIGHT_PARAMETERS(SY_PARAMETER_INDEX)
+				     LOAD_WEIGHT_PARAMETER_COUNT };
+_Static_assert((int)LOAD_WEIGHT_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, "parameters fit");
+
+/* Sums of times saturate here, 36 years. */
+#define LOAD_WEIGHT_TIME_MAX_NS (1ULL << 60)
+
+struct load_weight {
+	u64 began_ns; /* the interval; 0: no sample yet */
+	u64 due; /* 1 if the interval ends with this sample */
+	u64 sum; /* of the workloads of those that ran */
+	u64 running; /* how many these are */
+};
+
+struct load_weight_domain {
+	/* Since the interval began: */
+	u64 measured_ns;
+	u64 gotten_ns;
+	u64 waited_ns;
+	/* At its end: */
+	u64 workload; /* in millionths of a pCPU */
+	u64 factor; /* to the weight, in SY_FACTOR_ONE; 0: not sampled yet */
+};
+
+_Static_assert(sizeof(struct load_weight) <= SY_GOVERNOR_WORDS * sizeof(u64), "fits");
+_Static_assert(sizeof(struct load_weight_domain) <= SY_GOVERNOR_DOMAIN_WORDS * sizeof(u64), "fits");
+
+static inline struct load_weight *load_weight(struct sy_governor *g)
+{
+	return (struct load_weight *)g->state[SY_LOAD_WEIGHT];
+}
+
+static inline struct load_weight_domain *load_weight_domain(struct sy_domain *d)
+{
+	return (struct load_weight_domain *)d->governor[SY_LOAD_WEIGHT];
+}
+
+static inline u64 load_weight_parameter(const struct sy_policy *p, enum load_weight_parameter name)
+{
+	return p->governor_parameter[SY_LOAD_WEIGHT][name];
+}
+
+SY_FN u64 load_weight_interval_ns(const struct sy_policy *p)
+{
+	return sy_clamp(load_weight_parameter(p, LOAD_WEIGHT_INTERVAL_NS), SY_MS, 1000 * SY_S);
+}
+
+SY_FN void load_weight_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 sample_ns,
+				    u64 now)
+{
+	struct load_weight *l = load_weight(g);
+
+	l->due = sy_interval_ends(&l->began_ns, load_weight_interval_ns(p), sample_ns, now);
+	l->sum = 0;
+	l->running = 0;
+}
+
+/* None of the arguments exceeds LOAD_WEIGHT_TIME_MAX_NS. */
+static inline u64 load_weight_workload(const struct sy_policy *p, const struct sy_domain *d,
+				       const struct load_weight_domain *ld)
+{
+	u64 vcpus = sy_clamp(d->vcpus, 1, SY_PCPUS_MAX);
+	u64 interval_ns = sy_max(ld->measured_ns, SY_MS);
+	u64 most = vcpus * SY_MILLIONTHS;
+	u64 vcpu_time_ns;
+
+	if (load_weight_parameter(p, LOAD_WEIGHT_WORKLOAD) == LOAD_WEIGHT_WORKLOAD_GOTTEN)
+		return sy_min(sy_millionths(ld->gotten_ns, interval_ns), most);
+	vcpu_time_ns = sy_min(interval_ns, LOAD_WEIGHT_TIME_MAX_NS / vcpus) * vcpus;
+	if (vcpu_time_ns <= ld->waited_ns)
+		return most;
+	/* gotten / interval, over the part of the vCPUs' time in which they did not wait */
+	return vcpus * sy_min(sy_millionths(ld->gotten_ns, vcpu_time_ns - ld->waited_ns),
+			      SY_MILLIONTHS);
+}
+
+SY_FN void load_weight_sample_domain(const struct sy_policy *p, struct sy_governor *g,
+				     struct sy_domain *d, const struct sy_sample *sample)
+{
+	struct load_weight *l = load_weight(g);
+	struct load_weight_domain *ld = load_weight_domain(d);
+	u64 keep = sy_min(load_weight_parameter(p, LOAD_WEIGHT_SMOOTHING_PERCENT), 100);
+	u64 workload;
+
+	ld->measured_ns = sy_add(ld->measured_ns, sample->interval_ns, LOAD_WEIGHT_TIME_MAX_NS);
+	ld->gotten_ns = sy_add(ld->gotten_ns, sample->gotten_ns, LOAD_WEIGHT_TIME_MAX_NS);
+	ld->waited_ns = sy_add(ld->waited_ns, sample->waited_ns, LOAD_WEIGHT_TIME_MAX_NS);
+	if (!l->due)
+		return;
+	workload = load_weight_workload(p, d, ld);
+	ld->workload = ld->factor ? (ld->workload * keep + workload * (100 - keep)) / 100 : workload;
+	ld->measured_ns = 0;
+	ld->gotten_ns = 0;
+	ld->waited_ns = 0;
+	l->sum = sy_add(l->sum, ld->workload, LOAD_WEIGHT_TIME_MAX_NS);
+	l->running += ld->workload ? 1 : 0;
+}
+
+/* All domains were measured. */
+SY_FN void load_weight_sample_settle(const struct sy_policy *p, struct sy_governor *g,
+				     struct sy_domain *d)
+{
+	struct load_weight *l = load_weight(g);
+	struct load_weight_domain *ld = load_weight_domain(d);
+	u64 least = sy_min(load_weight_parameter(p, LOAD_WEIGHT_LEAST_PERCENT), 100);
+	u64 most = sy_clamp(load_weight_parameter(p, LOAD_WEIGHT_MOST_PERCENT), 100, 100000);
+	u64 mean = sy_divide(l->sum, l->running);
+
+	if (!l->due)
+		return;
+	/* workload is at most 2^36 */
+	ld->factor = mean ? ld->workload * SY_FACTOR_ONE / mean : SY_FACTOR_ONE;
+	ld->factor = sy_clamp(ld->factor, sy_max(SY_FACTOR_ONE * least / 100, 1),
+			      SY_FACTOR_ONE * most / 100);
+}
+
+/* What the weight asked for is multiplied with, in SY_FACTOR_ONE; at most 1000 times that. */
+SY_FN u64 load_weight_factor(struct sy_domain *d)
+{
+	const struct load_weight_domain *ld = load_weight_domain(d);
+
+	return ld->factor ? ld->factor : SY_FACTOR_ONE;
+}
+
+#ifdef SY_DESCRIBE
+static const struct sy_parameter load_weight_parameters[] = { LOAD_WEIGHT_PARAMETERS(
+	SY_PARAMETER_DESCRIPTION) };
+
+static const struct sy_description load_weight_description = {
+	.name = "load-weight",
+	.help = "each domain's weight follows the workload that was measured of it",
+	.parameters = LOAD_WEIGHT_PARAMETER_COUNT,
+	.parameter = load_weight_parameters,
+	.disciplines = 1 << SY_SEDF | 1 << SY_CREDIT | 1 << SY_CREDIT2 | 1 << SY_FAIR,
+};
+#endif
+
+#endif

@@ -2,6 +2,7 @@
 //! Fills a terminal with a [`Screen`] and feeds it from a source, which is asked in a thread of its
 //! own: keys are answered whatever the source does.
 
+use std::collections::VecDeque;
 use std::env;
 use std::io;
 use std::sync::Arc;
@@ -40,28 +41,28 @@ const FIRST: Duration = Duration::from_millis(100);
 /// Shows what `open` opens until the person quits, or `asked` is set.
 ///
 /// # Errors
-/// [`ScreenError`].
-pub fn fill_screen<E: Send + 'static>(
+/// Those of `open`, and [`ScreenError`].
+pub fn fill_screen<E: From<ScreenError> + Send + 'static>(
     open: impl FnOnce() -> Result<Source, E> + Send + 'static,
     interval: Duration,
     speed: f64,
     color: bool,
     asked: &AtomicBool,
-) -> Result<(), ScreenError<E>> {
+) -> Result<(), E> {
     let (to_feed, requests) = channel();
     let (to_screen, answers) = channel();
     // It may never answer again: nobody waits for its end.
-    thread::Builder::new().name("source".to_owned()).spawn(move || {
-        feed(open, &requests, &to_screen);
-    })?;
+    thread::spawn(move || feed(open, &requests, &to_screen));
     // What is wrong from the beginning is said on the terminal as it is.
     let seekable = loop {
         match answers.recv_timeout(ATTENTION) {
             Ok(Answer::Opened { seekable }) => break seekable,
-            Ok(other) => other.checked().map(drop)?,
+            Ok(Answer::NotOpened(error)) => return Err(error),
+            Ok(Answer::Moved(_)) => {}
+            Ok(Answer::Failed(error)) => return Err(ScreenError::Source(error).into()),
             Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(ScreenError::Stopped),
+            Err(RecvTimeoutError::Disconnected) => return Err(ScreenError::Stopped.into()),
         }
     };
     let wait = if seekable { Duration::ZERO } else { FIRST.min(interval) };
@@ -74,11 +75,12 @@ pub fn fill_screen<E: Send + 'static>(
         ended: false,
         due: Instant::now() + wait,
         asked: None,
-        steps: 0,
+        steps: VecDeque::new(),
         position: (0, 0),
     };
     force_color_output(color);
-    show(clock, Screen::new(Looks::of_terminal(color)), &to_feed, &answers, asked)
+    let screen = Screen::new(Looks::of_terminal(color));
+    Ok(show(clock, screen, &to_feed, &answers, asked)?)
 }
 
 fn show<E>(
@@ -87,19 +89,22 @@ fn show<E>(
     to_feed: &Sender<Request>,
     answers: &Receiver<Answer<E>>,
     asked: &AtomicBool,
-) -> Result<(), ScreenError<E>> {
+) -> Result<(), ScreenError> {
     let suspended = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, suspended.clone())?;
     let mut full_screen = FullScreen::enter()?;
     let (mut status, mut changed) = (String::new(), true);
     while !asked.load(Ordering::Relaxed) {
         match answers.try_recv() {
-            Ok(answer) => {
-                if let Some(interval) = clock.answered(answer.checked()?) {
+            Ok(Answer::Moved(moved)) => {
+                if let Some(interval) = clock.answered(moved) {
                     screen.show(interval);
                 }
                 changed = true;
             }
+            Ok(Answer::Failed(error)) => return Err(ScreenError::Source(error)),
+            // It was opened before.
+            Ok(Answer::Opened { .. } | Answer::NotOpened(_)) => {}
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Err(ScreenError::Stopped),
         }
@@ -152,8 +157,8 @@ struct Clock {
     due: Instant,
     /// Since when an answer is waited for.
     asked: Option<Instant>,
-    /// Steps that a person wants to go.
-    steps: isize,
+    /// Steps that a person wants to go, one after the other.
+    steps: VecDeque<isize>,
     /// Snapshot and how many there are.
     position: (usize, usize),
 }
@@ -165,11 +170,11 @@ impl Clock {
         if self.asked.is_some() {
             return None;
         }
-        let steps = match std::mem::take(&mut self.steps) {
-            0 if self.paused || self.ended || now < self.due => return None,
-            0 if self.back => -1,
-            0 => 1,
-            steps => steps,
+        let steps = match self.steps.pop_front() {
+            Some(steps) => steps,
+            None if self.paused || self.ended || now < self.due => return None,
+            None if self.back => -1,
+            None => 1,
         };
         self.asked = Some(now);
         self.due = now + self.interval;
@@ -192,7 +197,7 @@ impl Clock {
         match self.asked.map(|asked| asked.elapsed()) {
             Some(elapsed) if elapsed < SOON => GLANCE,
             Some(_) => ATTENTION,
-            None if self.steps != 0 => Duration::ZERO,
+            None if !self.steps.is_empty() => Duration::ZERO,
             None if self.paused || self.ended => ATTENTION,
             None => self.due.saturating_duration_since(Instant::now()).min(ATTENTION),
         }
@@ -207,7 +212,7 @@ impl Clock {
             Action::Step(steps) if self.seekable || steps == 1 => {
                 self.paused = true;
                 self.ended = false;
-                self.steps = self.steps.saturating_add(steps);
+                self.steps.push_back(steps);
             }
             Action::Turn if self.seekable => {
                 self.back = !self.back;
@@ -268,17 +273,6 @@ enum Answer<E> {
     NotOpened(E),
     Moved(Moved),
     Failed(String),
-}
-
-impl<E> Answer<E> {
-    fn checked(self) -> Result<Moved, ScreenError<E>> {
-        match self {
-            Answer::Opened { .. } => Ok((None, (0, 0))),
-            Answer::NotOpened(error) => Err(ScreenError::Open(error)),
-            Answer::Moved(moved) => Ok(moved),
-            Answer::Failed(error) => Err(ScreenError::Source(error)),
-        }
-    }
 }
 
 /// Answers requests until nobody has any.
@@ -360,9 +354,7 @@ impl Looks {
 
 /// Why a screen cannot be shown.
 #[derive(Debug)]
-pub enum ScreenError<E> {
-    /// The source could not be opened.
-    Open(E),
+pub enum ScreenError {
     /// The source fails.
     Source(String),
     /// The thread of the source ended: a bug, of which it said more.
@@ -371,16 +363,15 @@ pub enum ScreenError<E> {
     Terminal(io::Error),
 }
 
-impl<E> From<io::Error> for ScreenError<E> {
+impl From<io::Error> for ScreenError {
     fn from(error: io::Error) -> Self {
         ScreenError::Terminal(error)
     }
 }
 
-impl<E: fmt::Display> fmt::Display for ScreenError<E> {
+impl fmt::Display for ScreenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ScreenError::Open(error) => error.fmt(formatter),
             ScreenError::Source(error) => error.fmt(formatter),
             ScreenError::Stopped => formatter.write_str("the source ended unexpectedly"),
             ScreenError::Terminal(error) => write!(formatter, "the terminal: {error}"),
@@ -388,4 +379,4 @@ impl<E: fmt::Display> fmt::Display for ScreenError<E> {
     }
 }
 
-impl<E: error::Error> error::Error for ScreenError<E> {}
+impl error::Error for ScreenError {}

@@ -3,7 +3,7 @@
 //! that it can be gone back to.
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Seek};
 
 use steelyard_recording::{Recorder, Recording, Snapshot};
 
@@ -16,8 +16,8 @@ pub(crate) struct Tape {
     simulated: Option<Simulated>,
     /// The number of the snapshot at the end of the interval that is shown; 0: there is none yet.
     at: usize,
-    /// The snapshot of this number, looked at last.
-    last: Option<(usize, Snapshot)>,
+    /// The two snapshots that were simulated last, and their numbers: nobody reads them back.
+    newest: [Option<(usize, Snapshot)>; 2],
 }
 
 /// A simulation and the recording of it, in a file without a name.
@@ -30,7 +30,7 @@ struct Simulated {
 
 impl Tape {
     pub fn of_recording(recording: Recording<BufReader<File>>) -> Tape {
-        Tape { recording: Some(recording), simulated: None, at: 0, last: None }
+        Tape { recording: Some(recording), simulated: None, at: 0, newest: [None, None] }
     }
 
     pub fn of_simulation(simulation: Box<SimulationSource>) -> io::Result<Tape> {
@@ -39,7 +39,7 @@ impl Tape {
         let file = named.reopen()?;
         let recorder = Recorder::new(named.into_file());
         let simulated = Simulated { simulation, recorder, file, length: 0 };
-        Ok(Tape { recording: None, simulated: Some(simulated), at: 0, last: None })
+        Ok(Tape { recording: None, simulated: Some(simulated), at: 0, newest: [None, None] })
     }
 
     /// The number of the interval's last snapshot, from 1 on, and how many there are so far.
@@ -60,37 +60,41 @@ impl Tape {
         let target = match (&self.simulated, intervals) {
             // Its end is not known: the newest that was seen.
             (Some(simulated), isize::MAX) => simulated.length.saturating_sub(1),
-            (Some(_), _) => self.at.saturating_add_signed(intervals),
-            (None, _) => self.at.saturating_add_signed(intervals).min(self.length().max(1) - 1),
+            _ => self.at.saturating_add_signed(intervals),
         };
-        let target = target.max(1);
+        let target = target.min(self.simulate(target)?.saturating_sub(1)).max(1);
         if target == self.at {
             return Ok(None);
         }
         let Some(from) = self.snapshot(target - 1)? else { return Ok(None) };
         let Some(to) = self.snapshot(target)? else { return Ok(None) };
-        let interval = Interval::between(&from, &to);
         self.at = target;
-        self.last = Some((target, to));
-        Ok(Some(interval))
+        Ok(Some(Interval::between(&from, &to)))
+    }
+
+    /// Simulates until there is a snapshot of this number or an end; how many there are then.
+    fn simulate(&mut self, number: usize) -> io::Result<usize> {
+        if let Some(Simulated { simulation, recorder, length, .. }) = &mut self.simulated {
+            while *length <= number {
+                let Some(snapshot) = simulation.sample() else { break };
+                recorder.record(&snapshot)?;
+                *length += 1;
+                self.newest.swap(0, 1);
+                self.newest[1] = Some((*length - 1, snapshot));
+            }
+        }
+        Ok(self.length())
     }
 
     fn snapshot(&mut self, number: usize) -> io::Result<Option<Snapshot>> {
-        if let Some((_, last)) = self.last.as_ref().filter(|(last, _)| *last == number) {
-            return Ok(Some(last.clone()));
+        let newest = self.newest.iter().flatten().find(|(newest, _)| *newest == number);
+        if let Some((_, snapshot)) = newest {
+            return Ok(Some(snapshot.clone()));
         }
-        if let Some(Simulated { simulation, recorder, file, length }) = &mut self.simulated {
-            while *length <= number {
-                let Some(snapshot) = simulation.sample() else { return Ok(None) };
-                recorder.record(&snapshot)?;
-                *length += 1;
-                if *length > number {
-                    return Ok(Some(snapshot));
-                }
-            }
+        if let Some(Simulated { file, .. }) = &self.simulated {
             if self.recording.as_ref().is_none_or(|recording| recording.len() <= number) {
                 let mut file = file.try_clone()?;
-                io::Seek::rewind(&mut file)?;
+                file.rewind()?;
                 let recording = Recording::new(BufReader::new(file)).map_err(io::Error::other)?;
                 self.recording = Some(recording);
             }

@@ -53,11 +53,7 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
         let open = move || source(&of, replay.as_deref());
         let (every, speed) = (interval(watched), speed.unwrap_or(1.0));
         let color = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        let filled = interrupt.until_asked(|asked| fill_screen(open, every, speed, color, asked));
-        return filled.map_err(|error| match error {
-            ScreenError::Open(failure) => failure,
-            other => watching(other),
-        });
+        return interrupt.until_asked(|asked| fill_screen(open, every, speed, color, asked));
     }
     let mut source = source(watched, replay.as_deref())?;
     let mut left = batch.map_or(u32::MAX, u32::from);
@@ -192,6 +188,12 @@ fn recording(path: &Path) -> Result<Source, Failure> {
         terminal::note(&format!("{name}: {words}; {count} samples can be read"));
     }
     Ok(Source::Recording(recording, 0))
+}
+
+impl From<ScreenError> for Failure {
+    fn from(error: ScreenError) -> Failure {
+        watching(error)
+    }
 }
 
 pub fn watching(error: impl std::fmt::Display) -> Failure {

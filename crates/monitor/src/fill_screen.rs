@@ -297,6 +297,8 @@ fn feed<E>(
     }
 }
 
+// There is one of them.
+#[allow(clippy::large_enum_variant)]
 enum Feed {
     /// And the snapshot before.
     Live(Source, Option<Snapshot>),
@@ -309,7 +311,8 @@ impl Feed {
             Source::Recording(recording, _) => Ok(Feed::Tape(Tape::of_recording(recording))),
             Source::Simulation(simulation) => {
                 let tape = Tape::of_simulation(simulation);
-                tape.map(Feed::Tape).map_err(|error| format!("a temporary file: {error}"))
+                tape.map(|tape| Feed::Tape(Box::new(tape)))
+                    .map_err(|error| format!("a temporary file: {error}"))
             }
             mut live => {
                 live.set_states(false);

@@ -11,7 +11,7 @@ use std::fs::{self, OpenOptions};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{error, fmt, io};
 
 use steelyard_recording::{
@@ -29,6 +29,8 @@ const USUAL_WEIGHT: u32 = 256;
 /// Records come up to so much later than they are made; sooner they cannot.
 const LATEST_NS: u64 = 100_000_000;
 const SOONEST_NS: u64 = 1_000_000;
+/// `xentrace` writes a round at once: after so long without any it sleeps.
+const QUIET: Duration = Duration::from_millis(2);
 
 /// Xen, seen from dom0.
 pub struct XenSource {
@@ -131,7 +133,7 @@ impl XenSource {
         self.structure = Some(structure.clone());
         self.add_policy(&mut vcpus);
         let segments = match &mut self.trace {
-            Ok(trace) => trace.add_waits(&structure, time_ns, &mut vcpus),
+            Ok(trace) => trace.add_waits(&structure, &mut vcpus),
             Err(_) => vec![],
         };
         self.samples += 1;
@@ -313,12 +315,16 @@ impl Trace {
     /// Reads what has come; otherwise says why no more will.
     fn fetch(&mut self, began: Instant) -> Result<(), String> {
         let (chunks, alive) = self.tracer.chunks();
-        let mut first_ns = None;
+        let (mut first_ns, mut last) = (None, None);
         for (at, bytes) in chunks {
             self.xentrace.push(&bytes).map_err(|error| error.to_string())?;
             let after_ns = at.saturating_duration_since(began).as_nanos() as u64;
             // What comes without delay tells best what its time is here.
             first_ns = first_ns.max(Some(self.xentrace.latest_ns().saturating_sub(after_ns)));
+            last = Some(at);
+        }
+        if last.is_some_and(|last| last.elapsed() >= QUIET) {
+            self.xentrace.settle();
         }
         // A clock that is set anew tears runs and waits apart: not for less than the delay.
         self.first_ns = match (self.first_ns, first_ns) {
@@ -335,14 +341,9 @@ impl Trace {
         self.lost && !before
     }
 
-    /// The runs and waits that ended, and what they add up to. The hypervisor's own count of the time
-    /// that each vCPU got stays: it misses nothing.
-    fn add_waits(
-        &mut self,
-        structure: &Arc<Structure>,
-        now_ns: u64,
-        vcpus: &mut [Figures],
-    ) -> Vec<Segment> {
+    /// The runs and waits that ended, and what they add up to, up to where the trace is complete. The
+    /// hypervisor's own count of the time that each vCPU got stays: it misses nothing.
+    fn add_waits(&mut self, structure: &Arc<Structure>, vcpus: &mut [Figures]) -> Vec<Segment> {
         self.tally.set_structure(structure);
         let first_ns = self.first_ns.unwrap_or(0);
         let ended = self.xentrace.ended(u64::MAX).into_iter();
@@ -351,7 +352,7 @@ impl Trace {
         for segment in &segments {
             self.tally.add(segment);
         }
-        let lasting = self.xentrace.lasting(first_ns.saturating_add(now_ns));
+        let lasting = self.xentrace.lasting(self.xentrace.now_ns());
         let lasting: Vec<Segment> =
             lasting.filter_map(|segment| placed(structure, segment, first_ns)).collect();
         for (figures, tallied) in vcpus.iter_mut().zip(self.tally.figures(&lasting)) {

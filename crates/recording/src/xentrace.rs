@@ -247,6 +247,13 @@ impl Xentrace {
         Ok(())
     }
 
+    /// A round is over: `xentrace` has written nothing for a while.
+    pub fn settle(&mut self) {
+        if self.decoder.is_empty() && self.last_pcpu.take().is_some() {
+            self.end_round();
+        }
+    }
+
     fn end_round(&mut self) {
         let complete = self.latest.0;
         self.order(complete);
@@ -281,7 +288,7 @@ impl Xentrace {
         segments
     }
 
-    /// What lasts, as if it ended at this time.
+    /// What lasts, as if it ended at this time, which is not before [`Xentrace::now_ns`].
     pub fn lasting(&self, now_ns: u64) -> impl Iterator<Item = Segment> + '_ {
         self.vcpus.iter().filter_map(move |(&who, &(since_tsc, pcpu, state))| {
             self.segment(who, state, pcpu, self.ns(since_tsc), now_ns)

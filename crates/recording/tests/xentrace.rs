@@ -211,6 +211,8 @@ fn changes() -> impl Strategy<Value = Vec<(u64, u32, u32, u32)>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// However the changes lie in windows, and however the bytes come.
     #[test]
     fn any_schedule_comes_back(
@@ -237,6 +239,7 @@ proptest! {
         }
         // Rounds over the buffers, each pCPU's a little after the one before.
         let mut bytes = vec![];
+        let mut rounds = vec![];
         let mut read_to = [0; 4];
         let mut poll = 10_000;
         for wait in polls.into_iter().chain([u64::MAX / 2]) {
@@ -254,7 +257,20 @@ proptest! {
                     bytes.extend(window(pcpu, &new));
                 }
             }
+            rounds.push(bytes.len());
         }
+        let mut live = Xentrace::new(GHZ);
+        let mut told = vec![];
+        let mut from = 0;
+        for to in rounds {
+            live.push(&bytes[from..to]).unwrap();
+            live.settle();
+            told.extend(live.ended(u64::MAX));
+            from = to;
+        }
+        live.end();
+        told.extend(live.ended(u64::MAX));
+        prop_assert_eq!(&told, &expected);
         let mut xentrace = Xentrace::new(GHZ);
         let mut found = vec![];
         let mut rest = &bytes[..];

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use steelyard_recording::XENTRACE_RUNSTATES;
 
 /// From one round of `xentrace` over its buffers to the next.
-const ROUND: Duration = Duration::from_millis(20);
+const ROUND: Duration = Duration::from_millis(10);
 /// What is not fetched waits: up to 16 MiB here, then in Xen's own buffers, which lose what is new.
 const CHUNK: usize = 1 << 16;
 const CHUNKS: usize = 256;

@@ -3,6 +3,7 @@
 //! [`Snapshot`] per look, with the single runs and waits since the look before where they can be
 //! seen. A [`Recorder`] keeps them in a file, a [`Recording`] reads them back.
 
+mod events;
 mod recording;
 mod snapshot;
 mod tally;

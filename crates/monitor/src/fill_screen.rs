@@ -311,8 +311,7 @@ impl Feed {
             Source::Recording(recording, _) => Ok(Feed::Tape(Tape::of_recording(recording))),
             Source::Simulation(simulation) => {
                 let tape = Tape::of_simulation(simulation);
-                tape.map(|tape| Feed::Tape(Box::new(tape)))
-                    .map_err(|error| format!("a temporary file: {error}"))
+                tape.map(Feed::Tape).map_err(|error| format!("a temporary file: {error}"))
             }
             mut live => {
                 live.set_states(false);

@@ -117,6 +117,10 @@ pub(crate) fn last_waits<'a>(
             ran_next_on = pcpu;
             continue;
         }
+        // It ran at once.
+        if end_ns <= start_ns {
+            continue;
+        }
         let mut ran: Vec<(String, u64)> = vec![];
         let mut add = |name: String, from_ns: u64, to_ns: u64| {
             let ns = to_ns.min(end_ns).saturating_sub(from_ns.max(start_ns));
@@ -139,7 +143,7 @@ pub(crate) fn last_waits<'a>(
             }
         }
         ran.sort_by_key(|(_, ns)| Reverse(*ns));
-        waits.push(PastWait { start_ns, length_ns: end_ns.saturating_sub(start_ns), ran });
+        waits.push(PastWait { start_ns, length_ns: end_ns - start_ns, ran });
         if waits.len() == count {
             break;
         }

@@ -7,9 +7,13 @@ mod events;
 mod recording;
 mod snapshot;
 mod tally;
+mod xentrace;
 
 pub use recording::{Ending, Recorder, Recording, RecordingError, merged};
 pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
 pub use tally::Tally;
+pub use xentrace::{
+    XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey, is_xentrace, placed,
+};

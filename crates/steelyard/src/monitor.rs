@@ -11,8 +11,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice};
-use steelyard_monitor::{Interval, LinuxSource, PerfettoTrace, SimulationSource, Source};
-use steelyard_monitor::{ScreenError, fill_screen};
+use steelyard_monitor::{
+    Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
+    fill_screen,
+};
 use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load};
 use steelyard_simulator::Simulation;
@@ -91,7 +93,7 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
     let length_ns = length.map_or(u64::MAX, |length| length.0);
     let failed = |error| Failure::write(output, error);
     let mut recorder = Recorder::new(File::create(output).map_err(failed)?);
-    if matches!(source, Source::Linux(_)) {
+    if source.is_live() {
         terminal::note("recording this host; Ctrl-C ends it");
     }
     // A signal is how it is ended.
@@ -155,6 +157,10 @@ fn wait_until(due: Instant, asked: &AtomicBool) -> bool {
 /// What is to be watched, for so long if it is a simulation.
 pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
     let Some(path) = &watched.simulate else {
+        if XenSource::is_here(&watched.proc) {
+            let host = XenSource::new(&watched.proc).map_err(watching)?;
+            return Ok(Source::Xen(Box::new(host)));
+        }
         let host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
         return Ok(Source::Linux(Box::new(host)));
     };

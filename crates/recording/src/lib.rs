@@ -9,6 +9,7 @@ pub mod qemu;
 mod recording;
 mod snapshot;
 mod tally;
+mod xentrace;
 
 pub use history::{History, Open};
 pub use recording::{Ending, Recorder, Recording, RecordingError, looks_like, merged, read};
@@ -16,3 +17,6 @@ pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
 pub use tally::Tally;
+pub use xentrace::{
+    XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey, is_xentrace, placed,
+};

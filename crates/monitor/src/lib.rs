@@ -11,7 +11,6 @@ mod interval;
 mod linux;
 mod metrics;
 mod perfetto;
-mod qemu;
 mod screen;
 mod simulation;
 mod source;

@@ -5,8 +5,10 @@
 
 mod recording;
 mod snapshot;
+mod tally;
 
 pub use recording::{Ending, Recorder, Recording, RecordingError, merged};
 pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
+pub use tally::Tally;

@@ -55,4 +55,4 @@ pub mod workload;
 
 pub use fairness::{Usable, entitle, jain};
 pub use simulation::Simulation;
-pub use waits::WaitRecorder;
+pub use waits::{WaitRecorder, wait_bucket_ns};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Times as they are measured one by one: histograms of bounded size, and the longest wait.
 
+use std::sync::OnceLock;
+
 use hdrhistogram::Histogram;
 
 use crate::measure::{Ran, Waits, WorstWait};
@@ -14,6 +16,12 @@ pub(crate) fn histogram() -> Histogram<u32> {
     let histogram = Histogram::new_with_bounds(SHORTEST_NS, LONGEST_NS, 2);
     // Cannot fail: the bounds are constants that the library accepts.
     histogram.unwrap_or_else(|_| unreachable!("constant bounds are valid"))
+}
+
+/// Upper bound of the bucket into which a [`WaitRecorder`] counts a wait, in ns.
+pub fn wait_bucket_ns(length_ns: u64) -> u64 {
+    static EMPTY: OnceLock<Histogram<u32>> = OnceLock::new();
+    EMPTY.get_or_init(histogram).highest_equivalent(length_ns.min(LONGEST_NS))
 }
 
 /// The waits of one vCPU, or of several.
@@ -34,7 +42,7 @@ impl WaitRecorder {
     #[inline]
     #[must_use]
     pub fn record(&mut self, length_ns: u64) -> bool {
-        self.histogram.saturating_record(length_ns);
+        self.histogram.saturating_record(length_ns.min(LONGEST_NS));
         length_ns > self.worst_ns()
     }
 
@@ -88,6 +96,21 @@ impl WaitRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bucket_is_that_of_the_recorder() {
+        let powers = (0..64).map(|power| 1_u64 << power);
+        for length_ns in powers.flat_map(|n| [n - 1, n, n + 1, n / 3 * 2]).chain([
+            LONGEST_NS,
+            LONGEST_NS + 1,
+            LONGEST_NS / 100 * 101,
+            u64::MAX,
+        ]) {
+            let mut waits = WaitRecorder::default();
+            let _ = waits.record(length_ns);
+            assert_eq!(waits.measure().histogram, [(wait_bucket_ns(length_ns), 1)], "{length_ns}");
+        }
+    }
 
     #[test]
     fn percentiles_are_within_a_percent() {

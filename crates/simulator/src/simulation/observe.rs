@@ -9,7 +9,7 @@ use crate::measure::{
 };
 use crate::waits::WaitRecorder;
 
-use super::{NONE, Simulation, Status};
+use super::{NONE, Simulation, Status, Vcpu};
 
 /// Runs that a pCPU remembers, to say who ran during a wait.
 const REMEMBERED: usize = 64;
@@ -113,14 +113,18 @@ impl Simulation {
     }
 
     fn record_segment(&mut self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) {
+        let segment = self.segment(vcpu, pcpu, start_ns);
         let Some(trace) = &mut self.trace else { return };
-        let start_ns = start_ns.max(trace.start_ns);
-        let end_ns = self.now_ns.min(trace.end_ns);
-        if start_ns < end_ns {
-            let domain = self.vcpus[vcpu as usize].domain;
-            let vcpu = vcpu - self.domains[domain as usize].vcpus.start;
-            trace.segments.push(Segment { domain, vcpu, pcpu, start_ns, end_ns });
+        if trace.start_ns <= segment.end_ns && segment.start_ns <= trace.end_ns {
+            trace.segments.push(segment);
         }
+    }
+
+    /// What ends now.
+    fn segment(&self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) -> Segment {
+        let domain = self.vcpus[vcpu as usize].domain;
+        let vcpu = vcpu - self.domains[domain as usize].vcpus.start;
+        Segment { domain, vcpu, pcpu, start_ns, end_ns: self.now_ns }
     }
 
     #[cold]
@@ -294,17 +298,31 @@ impl Simulation {
         Usable { percent, pcpus }
     }
 
-    /// The trace so far.
+    /// The runs and waits that last, as if they ended now.
+    pub fn open_segments(&self) -> impl Iterator<Item = Segment> + '_ {
+        let segment = |(vcpu, entry): (u32, &Vcpu)| match entry.status {
+            Status::Blocked => None,
+            Status::Waiting => Some(self.segment(vcpu, None, entry.since_ns)),
+            Status::Running => Some(self.segment(vcpu, Some(entry.ran_on), entry.since_ns)),
+        };
+        (0..).zip(&self.vcpus).filter_map(segment)
+    }
+
+    /// The runs and waits that ended since the last call or [`Simulation::trace`], in order of their
+    /// ends, those of no length and the whole of each that began before the window included.
+    pub fn drain_segments(&mut self) -> impl Iterator<Item = Segment> + '_ {
+        self.trace.iter_mut().flat_map(|trace| trace.segments.drain(..))
+    }
+
+    /// The trace so far: what lies in its window.
     pub fn take_trace(&mut self) -> Trace {
-        for vcpu in 0..self.vcpus.len() as u32 {
-            let entry = &self.vcpus[vcpu as usize];
-            let start_ns = entry.since_ns;
-            match entry.status {
-                Status::Blocked => {}
-                Status::Waiting => self.record_segment(vcpu, None, start_ns),
-                Status::Running => self.record_segment(vcpu, Some(entry.ran_on), start_ns),
-            }
+        let Some(mut trace) = self.trace.take() else { return Trace::default() };
+        trace.segments.extend(self.open_segments());
+        for segment in &mut trace.segments {
+            segment.start_ns = segment.start_ns.max(trace.start_ns);
+            segment.end_ns = segment.end_ns.min(trace.end_ns);
         }
-        self.trace.take().unwrap_or_default()
+        trace.segments.retain(|segment| segment.start_ns < segment.end_ns);
+        trace
     }
 }

@@ -34,8 +34,10 @@ fn compute(length: Duration) {
     }
 }
 
+type Numbered = (i32, JoinHandle<()>);
+
 /// Threads that look like vCPUs, and their numbers.
-fn vcpus(stop: &Arc<AtomicBool>) -> Result<Vec<(i32, JoinHandle<()>)>, Box<dyn Error>> {
+fn vcpus(stop: &Arc<AtomicBool>) -> Result<Vec<Numbered>, Box<dyn Error>> {
     let (tell, told) = mpsc::channel();
     let mut threads = vec![];
     for number in 0..THREADS {

@@ -78,6 +78,7 @@ fn run(
         terminal.draw(|frame| screen.draw(frame))?;
         // Nothing is drawn before something has changed.
         while !asked.load(Ordering::Relaxed) && !feed.is_due() {
+            feed.source.attend();
             if !event::poll(feed.left().min(ATTENTION))? {
                 continue;
             }

@@ -9,6 +9,8 @@ mod fill_screen;
 mod interval;
 mod linux;
 mod metrics;
+#[cfg_attr(not(feature = "bpf"), path = "unobserved.rs")]
+mod observed;
 mod perfetto;
 mod qemu;
 mod screen;

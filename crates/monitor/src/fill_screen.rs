@@ -15,9 +15,8 @@ use ratatui::crossterm::event::{
 use ratatui::crossterm::execute;
 
 use crate::interval::Interval;
-use crate::linux::LinuxError;
 use crate::screen::{Action, Looks, Screen};
-use crate::source::Source;
+use crate::source::{Source, SourceError};
 use steelyard_recording::Snapshot;
 
 /// A signal is heeded within this time.
@@ -129,7 +128,7 @@ impl Feed {
     fn new(mut source: Source, interval: Duration, speed: f64) -> Result<Feed, ScreenError> {
         source.set_states(false);
         let last = source.sample()?;
-        let wait = if matches!(source, Source::Linux(_)) { FIRST } else { Duration::ZERO };
+        let wait = if source.is_live() { FIRST } else { Duration::ZERO };
         let due = Instant::now() + wait.min(interval);
         Ok(Feed { source, interval, speed, paused: false, due, last, ended: false })
     }
@@ -176,7 +175,7 @@ impl Feed {
 
     /// Twice or half as fast, or as often.
     fn go_faster(&mut self, faster: bool) -> Option<Interval> {
-        if matches!(self.source, Source::Linux(_)) {
+        if self.source.is_live() {
             let interval = if faster { self.interval / 2 } else { self.interval * 2 };
             self.interval = interval.clamp(SHORTEST, LONGEST);
             self.due = self.due.min(Instant::now() + self.interval);
@@ -191,7 +190,7 @@ impl Feed {
     fn status(&self) -> String {
         let ended = if self.ended { ", at its end" } else { "" };
         match &self.source {
-            Source::Linux(_) => format!("every {:?}", self.interval),
+            Source::Linux(_) | Source::Xen(_) => format!("every {:?}", self.interval),
             Source::Simulation(_) => format!("{} times as fast{ended}", self.speed),
             Source::Recording(recording, next) => {
                 format!("{next} of {}, {} times as fast{ended}", recording.len(), self.speed)
@@ -217,13 +216,13 @@ impl Looks {
 #[derive(Debug)]
 pub enum ScreenError {
     /// The source.
-    Source(LinuxError),
+    Source(SourceError),
     /// The terminal.
     Terminal(io::Error),
 }
 
-impl From<LinuxError> for ScreenError {
-    fn from(error: LinuxError) -> Self {
+impl From<SourceError> for ScreenError {
+    fn from(error: SourceError) -> Self {
         ScreenError::Source(error)
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the domains and vCPUs of a host get and wait for.
 //!
-//! A [`Source`] yields snapshots ([`steelyard_recording`]): a simulation, this Linux host, or a
-//! recording of either.
+//! A [`Source`] yields snapshots ([`steelyard_recording`]): a simulation, this host (Linux, or Xen's
+//! dom0), or a recording of either.
 
 mod columns;
 mod fill_screen;
@@ -17,6 +17,7 @@ mod screen;
 mod simulation;
 mod source;
 mod table;
+mod xen;
 
 pub use fill_screen::{ScreenError, fill_screen};
 pub use interval::{DomainInterval, Interval, Rates, VcpuInterval};
@@ -25,4 +26,5 @@ pub use metrics::{OPENMETRICS, to_openmetrics};
 pub use perfetto::PerfettoTrace;
 pub use screen::{Action, Looks, Screen};
 pub use simulation::SimulationSource;
-pub use source::Source;
+pub use source::{Source, SourceError};
+pub use xen::{XenError, XenSource};

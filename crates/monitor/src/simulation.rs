@@ -6,13 +6,15 @@ use std::sync::Arc;
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
 
-use steelyard_recording::{Domain, Figures, Host, Snapshot, Structure, Vcpu, Waits};
+use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu, Waits};
 
 /// A running simulation.
 pub struct SimulationSource {
     simulation: Simulation,
     name: String,
     structure: Option<Arc<Structure>>,
+    /// Where each vCPU of each domain ran last.
+    ran_on: Vec<Vec<Option<u32>>>,
     interval_ns: u64,
     end_ns: u64,
     next_ns: u64,
@@ -21,17 +23,19 @@ pub struct SimulationSource {
 impl SimulationSource {
     /// Snapshots from now on to `end_ns`, `interval_ns` apart. `name` is that of the scenario.
     pub fn new(
-        simulation: Simulation,
+        mut simulation: Simulation,
         name: impl Into<String>,
         interval_ns: u64,
         end_ns: u64,
     ) -> SimulationSource {
         let next_ns = simulation.now_ns();
+        simulation.trace(next_ns, u64::MAX);
         let interval_ns = interval_ns.max(1);
         SimulationSource {
             simulation,
             name: name.into(),
             structure: None,
+            ran_on: vec![],
             interval_ns,
             end_ns,
             next_ns,
@@ -51,12 +55,35 @@ impl SimulationSource {
         };
         let run = self.simulation.measure();
         let structure = self.structure.get_or_insert_with(|| Arc::new(structure(&self.name, &run)));
+        let structure = structure.clone();
+        let segments: Vec<_> = self.simulation.drain_segments().collect();
+        let idle_ns = run.pcpus.iter().map(|pcpu| pcpu.idle_ns).collect();
+        let mut vcpus: Vec<Vec<_>> = run
+            .domains
+            .into_iter()
+            .map(|domain| domain.vcpus.into_iter().map(figures).collect())
+            .collect();
+        self.ran_on.resize_with(vcpus.len(), Vec::new);
+        for (ran_on, vcpus) in self.ran_on.iter_mut().zip(&vcpus) {
+            ran_on.resize(vcpus.len(), None);
+        }
+        let open: Vec<_> = self.simulation.open_segments().collect();
+        for segment in segments.iter().chain(&open).filter(|segment| segment.pcpu.is_some()) {
+            self.ran_on[segment.domain as usize][segment.vcpu as usize] = segment.pcpu;
+        }
+        for segment in &open {
+            let state = if segment.pcpu.is_some() { State::Running } else { State::Waiting };
+            vcpus[segment.domain as usize][segment.vcpu as usize].state = Some(state);
+        }
+        for (figures, ran_on) in vcpus.iter_mut().flatten().zip(self.ran_on.iter().flatten()) {
+            figures.pcpu = *ran_on;
+        }
         Some(Snapshot {
-            structure: structure.clone(),
+            structure,
             time_ns: run.elapsed_ns,
-            idle_ns: run.pcpus.iter().map(|pcpu| pcpu.idle_ns).collect(),
-            vcpus: run.domains.into_iter().flat_map(|domain| domain.vcpus).map(figures).collect(),
-            segments: vec![],
+            idle_ns,
+            vcpus: vcpus.into_iter().flatten().collect(),
+            segments,
             others: vec![],
         })
     }
@@ -77,7 +104,7 @@ fn structure(name: &str, run: &Run) -> Structure {
             source: format!("simulation of {}", run.policy),
             pcpus: run.pcpus.len() as u32,
             began_unix_ns: None,
-            unseen: vec!["What a vCPU does at the moment of a snapshot, and where.".to_owned()],
+            unseen: vec![],
         },
         domains: run.domains.iter().enumerate().map(domain).collect(),
     }
@@ -85,7 +112,8 @@ fn structure(name: &str, run: &Run) -> Structure {
 
 fn figures(VcpuMeasure { time }: VcpuMeasure) -> Figures {
     Figures {
-        state: None,
+        // Unless it runs or waits.
+        state: Some(State::Blocked),
         pcpu: None,
         gotten_ns: time.gotten_ns,
         waited_ns: time.waited_ns,

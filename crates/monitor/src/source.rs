@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where snapshots come from.
 
+use std::error;
+use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
 use std::time::Duration;
 
 use crate::linux::{LinuxError, LinuxSource};
 use crate::simulation::SimulationSource;
+use crate::xen::{XenError, XenSource};
 use steelyard_recording::Recording;
 use steelyard_recording::Snapshot;
 
@@ -17,6 +20,8 @@ const LONGEST_S: f64 = 3600.0;
 pub enum Source {
     /// This host; a snapshot shows it as it is when it is asked for.
     Linux(Box<LinuxSource>),
+    /// The same of Xen's dom0.
+    Xen(Box<XenSource>),
     /// A simulation, whose time goes as snapshots are asked for.
     Simulation(Box<SimulationSource>),
     /// A recording, which can be looked at in any order, and the number of the next snapshot.
@@ -28,9 +33,10 @@ impl Source {
     ///
     /// # Errors
     /// Those of a live source.
-    pub fn sample(&mut self) -> Result<Option<Snapshot>, LinuxError> {
+    pub fn sample(&mut self) -> Result<Option<Snapshot>, SourceError> {
         match self {
-            Source::Linux(host) => host.sample().map(Some),
+            Source::Linux(host) => Ok(Some(host.sample().map_err(SourceError::Linux)?)),
+            Source::Xen(host) => Ok(Some(host.sample().map_err(SourceError::Xen)?)),
             Source::Simulation(simulation) => Ok(simulation.sample()),
             Source::Recording(recording, next) => {
                 let snapshot = recording.snapshot(*next);
@@ -38,6 +44,11 @@ impl Source {
                 Ok(snapshot)
             }
         }
+    }
+
+    /// Whether it is a host as it is now.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Source::Linux(_) | Source::Xen(_))
     }
 
     /// Whether states and pCPUs of vCPUs are wanted, where that is a question of cost.
@@ -65,7 +76,7 @@ impl Source {
     /// no clock of its own, the time between the two at this speed (none: no wait).
     pub fn pause(&self, interval: Duration, between_ns: u64, speed: Option<f64>) -> Duration {
         match (self, speed) {
-            (Source::Linux(_), _) => interval,
+            (Source::Linux(_) | Source::Xen(_), _) => interval,
             (_, Some(speed)) if speed > 0.0 => {
                 Duration::from_secs_f64((between_ns as f64 / 1e9 / speed).min(LONGEST_S))
             }
@@ -73,3 +84,23 @@ impl Source {
         }
     }
 }
+
+/// Why a live source cannot be watched any more.
+#[derive(Debug)]
+pub enum SourceError {
+    /// A Linux host.
+    Linux(LinuxError),
+    /// Xen.
+    Xen(XenError),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Linux(error) => error.fmt(formatter),
+            SourceError::Xen(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl error::Error for SourceError {}

@@ -17,11 +17,12 @@ use proptest::sample::select;
 use steelyard_monitor::{Interval, SimulationSource};
 use steelyard_policy::Policy;
 use steelyard_recording::{
-    Domain, Ending, Figures, Host, Recorder, Recording, RecordingError, Snapshot, State, Structure,
-    Vcpu, Waits,
+    Domain, Ending, Figures, Host, OtherRun, PolicyState, Recorder, Recording, RecordingError,
+    Snapshot, State, Structure, Vcpu, Waits,
 };
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Domain as Simulated, Host as SimulatedHost, Setup};
+use steelyard_simulator::measure::Segment;
 use steelyard_simulator::workload::Busy;
 
 const MS: u64 = 1_000_000;
@@ -126,8 +127,9 @@ fn figures() -> impl Strategy<Value = Figures> {
         (option::of(states), option::of(any::<u32>())),
         (any::<u64>(), any::<u64>(), any::<u64>()),
         (option::of(any::<u64>()), option::of(any::<u64>()), option::of(waits())),
+        option::of((any::<u64>(), option::of(any::<u64>()), any::<i64>(), any::<bool>())),
     )
-        .prop_map(|((state, pcpu), (gotten_ns, waited_ns, switches), rest)| Figures {
+        .prop_map(|((state, pcpu), (gotten_ns, waited_ns, switches), rest, policy)| Figures {
             state,
             pcpu,
             gotten_ns,
@@ -136,14 +138,28 @@ fn figures() -> impl Strategy<Value = Figures> {
             migrations: rest.0,
             preemptions: rest.1,
             waits: rest.2,
-            policy: None,
+            policy: policy.map(|(weight, slice_ns, credit, boosted)| PolicyState {
+                weight,
+                slice_ns,
+                credit,
+                class: slice_ns.map(|_| "BOOST".to_owned()),
+                boosted,
+            }),
         })
+}
+
+/// Domain, vCPU, pCPU, end, and length or none if it begins where the one before ended.
+type Event = (u32, u32, Option<u32>, u64, Option<u64>);
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let lengths = option::of(prop_oneof![0..1000_u64, 0..u64::MAX]);
+    vec((0..2_u32, 0..2_u32, option::of(0..2_u32), any::<u64>(), lengths), 0..20)
 }
 
 /// Snapshots of a host on which domains come and go.
 fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
-    let snapshot = (0..3_usize, any::<u64>(), any::<u64>(), vec(figures(), 6)).prop_map(
-        |(domains, time_ns, idle_ns, mut vcpus)| {
+    let snapshot = (0..3_usize, any::<u64>(), any::<u64>(), vec(figures(), 6), events()).prop_map(
+        |(domains, time_ns, idle_ns, mut vcpus, events)| {
             vcpus.truncate(domains * 2);
             let vcpu = |id| Vcpu { id, name: format!("CPU {id}/KVM") };
             let domain = |id| Domain {
@@ -156,20 +172,35 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
             let host = Host {
                 name: "host".to_owned(),
                 source: "test".to_owned(),
-                pcpus: 1,
+                pcpus: 2,
                 began_unix_ns: Some(1),
                 unseen: vec![],
             };
+            let mut last_ns = 0;
+            let times = events.iter().map(|&(_, _, _, end_ns, length_ns)| {
+                let start_ns =
+                    length_ns.map_or(last_ns, |length_ns| end_ns.wrapping_sub(length_ns));
+                last_ns = end_ns;
+                (start_ns, end_ns)
+            });
+            let segments = events.iter().zip(times.collect::<Vec<_>>());
+            let segments = segments.map(|(&(domain, vcpu, pcpu, ..), (start_ns, end_ns))| {
+                Segment { domain, vcpu, pcpu, start_ns, end_ns }
+            });
+            let segments: Vec<_> =
+                segments.filter(|segment| (segment.domain as usize) < domains).collect();
+            let others = segments.iter().filter_map(|segment| {
+                Some(OtherRun {
+                    name: format!("kworker/{}", segment.vcpu).into(),
+                    pcpu: segment.pcpu?,
+                    start_ns: segment.start_ns,
+                    end_ns: segment.end_ns,
+                })
+            });
+            let others = others.collect();
             let domains = (0..domains as u64).map(domain).collect();
             let structure = Arc::new(Structure { host, domains });
-            Snapshot {
-                structure,
-                time_ns,
-                idle_ns: vec![idle_ns],
-                vcpus,
-                segments: vec![],
-                others: vec![],
-            }
+            Snapshot { structure, time_ns, idle_ns: vec![idle_ns; 2], vcpus, segments, others }
         },
     );
     vec(snapshot, 1..12)

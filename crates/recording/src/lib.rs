@@ -3,12 +3,17 @@
 //! [`Snapshot`] per look, with the single runs and waits since the look before where they can be
 //! seen. A [`Recorder`] keeps them in a file, a [`Recording`] reads them back.
 
+mod events;
 mod recording;
 mod snapshot;
 mod tally;
+mod xentrace;
 
 pub use recording::{Ending, Recorder, Recording, RecordingError, merged};
 pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
 pub use tally::Tally;
+pub use xentrace::{
+    XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey, is_xentrace, placed,
+};

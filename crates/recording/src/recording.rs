@@ -15,14 +15,17 @@ use serde::{Deserialize, Serialize};
 use steelyard_simulator::measure::WorstWait;
 use steelyard_simulator::units::MAX_PCPU;
 
-use crate::snapshot::{Figures, Snapshot, State, Structure, Waits};
+use crate::events::Context;
+use crate::snapshot::{Figures, PolicyState, Snapshot, State, Structure, Waits};
 
 const FORMAT: &str = "steelyard-recording";
 const VERSION: u32 = 1;
 /// Samples in a member at most: what must be read to get at any one of them.
 const SAMPLES_PER_MEMBER: usize = 32;
-/// Longer lines are not read: a small file can unpack to any size.
-const LONGEST_LINE: u64 = 64 << 20;
+/// And single runs and waits, with the last sample.
+const SEGMENTS_PER_MEMBER: usize = 1 << 16;
+/// Longer lines are neither written nor read: a small file can unpack to any size.
+const LONGEST_LINE: usize = 32 << 20;
 
 #[derive(Deserialize)]
 struct Format {
@@ -45,9 +48,17 @@ struct Sample {
     time_ns: u64,
     idle_ns: Vec<u64>,
     vcpus: Vec<VcpuSample>,
+    /// See [`Context`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    segments: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    names: Vec<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<u64>,
 }
 
-/// State and pCPU (no differences), gotten, waited, switches, migrations, preemptions, waits.
+/// State and pCPU (no differences), gotten, waited, switches, migrations, preemptions, waits, and what
+/// the policy says (no difference).
 #[derive(Serialize, Deserialize)]
 struct VcpuSample(
     Option<State>,
@@ -58,6 +69,7 @@ struct VcpuSample(
     Option<u64>,
     Option<u64>,
     Option<WaitsSample>,
+    Option<PolicyState>,
 );
 
 #[derive(Serialize, Deserialize)]
@@ -78,8 +90,16 @@ pub struct Recorder<W> {
 /// What is being written.
 struct Member {
     encoder: GzEncoder<Vec<u8>>,
-    last: Snapshot,
+    context: Context,
+    last: Sums,
     samples: usize,
+    segments: usize,
+}
+
+/// What the next sample differs from.
+struct Sums {
+    idle_ns: Vec<u64>,
+    vcpus: Vec<Figures>,
 }
 
 impl<W: Write> Recorder<W> {
@@ -138,71 +158,83 @@ impl Member {
         let mut encoder = GzEncoder::new(vec![], Compression::fast());
         let structure = snapshot.structure.as_ref();
         write_line(&mut encoder, &Head { format: FORMAT, version: VERSION, structure })?;
-        let nothing = Snapshot {
-            structure: snapshot.structure.clone(),
-            time_ns: 0,
-            idle_ns: vec![0; snapshot.idle_ns.len()],
-            vcpus: vec![Figures::default(); snapshot.vcpus.len()],
-            segments: vec![],
-            others: vec![],
-        };
-        Ok(Member { encoder, last: nothing, samples: 0 })
+        Ok(Member {
+            encoder,
+            context: Context::new(snapshot.structure.clone()),
+            last: Sums::none(&snapshot.structure),
+            samples: 0,
+            segments: 0,
+        })
     }
 
     fn continues(&self, snapshot: &Snapshot) -> bool {
+        let known = self.context.structure();
         self.samples < SAMPLES_PER_MEMBER
-            && (Arc::ptr_eq(&self.last.structure, &snapshot.structure)
-                || self.last.structure == snapshot.structure)
+            && self.segments < SEGMENTS_PER_MEMBER
+            && (Arc::ptr_eq(known, &snapshot.structure) || *known == snapshot.structure)
     }
 
     fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        write_line(&mut self.encoder, &Sample::difference(&self.last, snapshot))?;
+        let sample = Sample::difference(&self.last, &mut self.context, snapshot);
+        write_line(&mut self.encoder, &sample)?;
         // All that went in can be unpacked from what came out.
         self.encoder.flush()?;
-        self.last = snapshot.clone();
+        self.last.idle_ns.clone_from(&snapshot.idle_ns);
+        self.last.vcpus.clone_from(&snapshot.vcpus);
         self.samples += 1;
+        self.segments += snapshot.segments.len() + snapshot.others.len();
         Ok(())
     }
 }
 
+impl Sums {
+    fn none(structure: &Structure) -> Sums {
+        let vcpus = structure.domains.iter().map(|domain| domain.vcpus.len()).sum();
+        let pcpus = structure.host.pcpus as usize;
+        Sums { idle_ns: vec![0; pcpus], vcpus: vec![Figures::default(); vcpus] }
+    }
+}
+
 fn write_line(writer: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *writer, value)?;
-    writer.write_all(b"\n")
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    if line.len() > LONGEST_LINE {
+        let message =
+            "too much happened in one sample to be read again: record at shorter intervals";
+        return Err(io::Error::other(message));
+    }
+    writer.write_all(&line)
 }
 
 impl Sample {
-    fn difference(last: &Snapshot, now: &Snapshot) -> Sample {
+    fn difference(last: &Sums, context: &mut Context, now: &Snapshot) -> Sample {
+        let idle = last.idle_ns.iter().zip(&now.idle_ns);
         let vcpus = last.vcpus.iter().zip(&now.vcpus);
+        let (names, others) = context.pack_others(&now.others);
         Sample {
             time_ns: now.time_ns,
-            idle_ns: last
-                .idle_ns
-                .iter()
-                .zip(&now.idle_ns)
-                .map(|(last, now)| now.wrapping_sub(*last))
-                .collect(),
+            idle_ns: idle.map(|(last, now)| now.wrapping_sub(*last)).collect(),
             vcpus: vcpus.map(|(last, now)| VcpuSample::difference(last, now)).collect(),
+            segments: context.pack(&now.segments),
+            names,
+            others,
         }
     }
 
     /// The snapshot that differs from `last` by this; none if it has other pCPUs and vCPUs.
-    fn applied_to(self, last: &Snapshot) -> Option<Snapshot> {
+    fn applied_to(self, last: &Sums, context: &mut Context) -> Option<Snapshot> {
         if self.idle_ns.len() != last.idle_ns.len() || self.vcpus.len() != last.vcpus.len() {
             return None;
         }
         let idle = last.idle_ns.iter().zip(&self.idle_ns);
+        let vcpus = last.vcpus.iter().zip(self.vcpus);
         Some(Snapshot {
-            structure: last.structure.clone(),
+            structure: context.structure().clone(),
             time_ns: self.time_ns,
             idle_ns: idle.map(|(last, more)| last.wrapping_add(*more)).collect(),
-            vcpus: last
-                .vcpus
-                .iter()
-                .zip(self.vcpus)
-                .map(|(last, more)| more.applied_to(last))
-                .collect(),
-            segments: vec![],
-            others: vec![],
+            vcpus: vcpus.map(|(last, more)| more.applied_to(last)).collect(),
+            segments: context.unpack(&self.segments)?,
+            others: context.unpack_others(self.names, &self.others)?,
         })
     }
 }
@@ -220,12 +252,22 @@ impl VcpuSample {
             optional(last.migrations, now.migrations),
             optional(last.preemptions, now.preemptions),
             now.waits.as_ref().map(|now| WaitsSample::difference(last.waits.as_ref(), now)),
+            now.policy.clone(),
         )
     }
 
     fn applied_to(self, last: &Figures) -> Figures {
-        let VcpuSample(state, pcpu, gotten, waited, switches, migrations, preemptions, waits) =
-            self;
+        let VcpuSample(
+            state,
+            pcpu,
+            gotten,
+            waited,
+            switches,
+            migrations,
+            preemptions,
+            waits,
+            policy,
+        ) = self;
         let optional =
             |last: Option<u64>, more: Option<u64>| Some(last.unwrap_or(0).wrapping_add(more?));
         Figures {
@@ -237,7 +279,7 @@ impl VcpuSample {
             migrations: optional(last.migrations, migrations),
             preemptions: optional(last.preemptions, preemptions),
             waits: waits.map(|waits| waits.applied_to(last.waits.as_ref())),
-            policy: None,
+            policy,
         }
     }
 }
@@ -385,7 +427,7 @@ impl<R: BufRead + Seek> Recording<R> {
             self.reader.seek(SeekFrom::Start(offset)).ok()?;
             let mut snapshots = vec![];
             // How it ends was found out before.
-            let _ = read_member(&mut self.reader, |snapshot| snapshots.push(snapshot.clone()));
+            let _ = read_member(&mut self.reader, |snapshot| snapshots.push(snapshot));
             self.loaded = Some((index, snapshots));
         }
         let (_, snapshots) = self.loaded.as_ref()?;
@@ -413,7 +455,7 @@ impl From<io::Error> for Stop {
 }
 
 /// Reads the member that begins here, and what follows it no further.
-fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(&Snapshot)) -> Result<(), Stop> {
+fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(Snapshot)) -> Result<(), Stop> {
     let mut lines = BufReader::new(GzDecoder::new(reader));
     let mut line = vec![];
     if !read_line(&mut lines, &mut line)? {
@@ -433,19 +475,14 @@ fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(&Snapshot)) -> Re
     if head.version != VERSION {
         return Err(Stop::Version(head.version));
     }
-    let vcpus = head.structure.domains.iter().map(|domain| domain.vcpus.len()).sum();
-    let mut last = Snapshot {
-        time_ns: 0,
-        idle_ns: vec![0; head.structure.host.pcpus as usize],
-        vcpus: vec![Figures::default(); vcpus],
-        structure: Arc::new(head.structure),
-        segments: vec![],
-        others: vec![],
-    };
+    let mut last = Sums::none(&head.structure);
+    let mut context = Context::new(Arc::new(head.structure));
     while read_line(&mut lines, &mut line)? {
         let sample: Sample = serde_json::from_slice(&line).map_err(|_| Stop::Damaged)?;
-        last = sample.applied_to(&last).ok_or(Stop::Damaged)?;
-        each(&last);
+        let snapshot = sample.applied_to(&last, &mut context).ok_or(Stop::Damaged)?;
+        last.idle_ns.clone_from(&snapshot.idle_ns);
+        last.vcpus.clone_from(&snapshot.vcpus);
+        each(snapshot);
     }
     Ok(())
 }
@@ -453,7 +490,7 @@ fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(&Snapshot)) -> Re
 /// Reads a line; false at the end of the member.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Stop> {
     line.clear();
-    reader.take(LONGEST_LINE).read_until(b'\n', line)?;
+    reader.take(LONGEST_LINE as u64).read_until(b'\n', line)?;
     match line.last() {
         Some(b'\n') => Ok(true),
         Some(_) => Err(Stop::Damaged),

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use steelyard_monitor::{Interval, LinuxSource, PerfettoTrace, SimulationSource, Source};
+use steelyard_monitor::{
+    Interval, LinuxSource, PerfettoTrace, SimulationSource, Source, XenSource,
+};
 use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load};
 use steelyard_simulator::Simulation;
@@ -86,7 +88,7 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
     let length_ns = length.map_or(u64::MAX, |length| length.0);
     let failed = |error| Failure::write(output, error);
     let mut recorder = Recorder::new(File::create(output).map_err(failed)?);
-    if matches!(source, Source::Linux(_)) {
+    if source.is_live() {
         terminal::note("recording this host; Ctrl-C ends it");
     }
     // A signal is how it is ended.
@@ -143,6 +145,10 @@ fn wait_until(source: &mut Source, due: Instant, asked: &AtomicBool) -> bool {
 /// What is to be watched, for so long if it is a simulation.
 pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
     let Some(path) = &watched.simulate else {
+        if XenSource::is_here(&watched.proc) {
+            let host = XenSource::new(&watched.proc).map_err(watching)?;
+            return Ok(Source::Xen(Box::new(host)));
+        }
         let mut host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
         // Another /proc has other threads.
         if !watched.no_bpf && watched.proc == Path::new("/proc") {

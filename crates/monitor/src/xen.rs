@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Xen's dom0 as a source, whatever schedules it: times and states as the hypervisor counts them, weights
+//! and caps of Credit and Credit2, and of Steelyard's own scheduler what it says of itself. Single runs
+//! and waits come from `xentrace`, where it can be run.
+
+mod control;
+mod tracer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, OpenOptions};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{error, fmt, io};
+
+use steelyard_recording::{
+    Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Tally, Vcpu, Xentrace, placed,
+};
+use steelyard_simulator::measure::Segment;
+
+use control::{Control, Machine, Texts, VcpuInfo};
+use tracer::Tracer;
+
+/// Name, weight and cap of a domain are looked at anew every so many samples.
+const LOOK_EVERY: u64 = 10;
+/// Of a scheduler that has none.
+const USUAL_WEIGHT: u32 = 256;
+/// Records come up to so much later than they are made; sooner they cannot.
+const LATEST_NS: u64 = 100_000_000;
+const SOONEST_NS: u64 = 1_000_000;
+/// `xentrace` writes a round at once: after so long without any it sleeps.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// Xen, seen from dom0.
+pub struct XenSource {
+    began: Instant,
+    began_unix_ns: u64,
+    samples: u64,
+    name: String,
+    version: String,
+    control: Control,
+    machine: Machine,
+    store: Option<Texts>,
+    /// Steelyard's scheduler, if that is the one: what it says, and its policy.
+    steelyard: Option<(Texts, String)>,
+    /// Or why there is none.
+    trace: Result<Trace, String>,
+    domains: BTreeMap<u32, Domain>,
+    structure: Option<Arc<Structure>>,
+}
+
+impl XenSource {
+    /// Whether this is Xen's dom0.
+    pub fn is_here(proc: &Path) -> bool {
+        fs::read_to_string(proc.join("xen/capabilities"))
+            .is_ok_and(|capabilities| capabilities.contains("control_d"))
+    }
+
+    /// The host whose dom0's `/proc` this is, with single waits if possible.
+    ///
+    /// # Errors
+    /// [`XenError`].
+    pub fn new(proc: impl Into<PathBuf>) -> Result<XenSource, XenError> {
+        let proc = proc.into();
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/xen/privcmd")
+            .map_err(XenError::NoAccess)?;
+        let version = |part: &str| {
+            let text = fs::read_to_string(format!("/sys/hypervisor/version/{part}"));
+            text.map(|text| text.trim().to_owned()).unwrap_or_default()
+        };
+        let release = format!("{}.{}", version("major"), version("minor"));
+        let control = Control::open(&release)
+            .map_err(|error| XenError::NoLibrary { release: release.clone(), error })?;
+        let machine = control.machine().ok_or(XenError::NoAnswer)?;
+        let steelyard = Texts::hypfs().and_then(|hypfs| {
+            let policy = hypfs.read("/steelyard/policy")?;
+            Some((hypfs, policy.trim().to_owned()))
+        });
+        let began_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(XenSource {
+            began: Instant::now(),
+            began_unix_ns: began_unix.as_nanos() as u64,
+            samples: 0,
+            name: fs::read_to_string(proc.join("sys/kernel/hostname"))
+                .map_or_else(|_| "this host".to_owned(), |name| name.trim().to_owned()),
+            version: release + &version("extra"),
+            trace: Trace::start(&proc, &machine),
+            control,
+            machine,
+            store: Texts::store(),
+            steelyard,
+            domains: BTreeMap::new(),
+            structure: None,
+        })
+    }
+
+    /// The next snapshot: now.
+    ///
+    /// # Errors
+    /// [`XenError::NoAnswer`].
+    pub fn sample(&mut self) -> Result<Snapshot, XenError> {
+        let (mut changed, paused) = self.find()?;
+        let time_ns = self.began.elapsed().as_nanos() as u64;
+        let idle_ns = self.control.idle_ns(self.machine.pcpus).ok_or(XenError::NoAnswer)?;
+        // Numbers beyond those of pCPUs that are there may be possible, and have not been idle yet.
+        let there = idle_ns.iter().rposition(|&idle_ns| idle_ns > 0).map_or(0, |last| last + 1);
+        let pcpus = there.max(self.machine.pcpus_online as usize).min(idle_ns.len());
+        let mut vcpus = vec![];
+        let control = &self.control;
+        self.domains.retain(|&id, domain| {
+            let ask = |vcpu: &Vcpu| control.vcpu(id, vcpu.id as u32);
+            let told: Option<Vec<VcpuInfo>> = domain.vcpus.iter().map(ask).collect();
+            let there = told.is_some();
+            let paused = paused.contains(&id);
+            vcpus.extend(told.into_iter().flatten().map(|told| figures(told, paused)));
+            changed |= !there;
+            there
+        });
+        if let Ok(trace) = &mut self.trace {
+            let fetched = trace.fetch(self.began);
+            changed |= fetched.is_err() || trace.begins_to_lose();
+            if let Err(reason) = fetched {
+                self.trace = Err(reason);
+            }
+        }
+        let known =
+            self.structure.take().filter(|known| !changed && known.host.pcpus as usize == pcpus);
+        let structure = known.unwrap_or_else(|| Arc::new(self.describe(pcpus as u32)));
+        self.structure = Some(structure.clone());
+        self.add_policy(&mut vcpus);
+        let segments = match &mut self.trace {
+            Ok(trace) => trace.add_waits(&structure, &mut vcpus),
+            Err(_) => vec![],
+        };
+        self.samples += 1;
+        let idle_ns = idle_ns[..pcpus].to_vec();
+        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others: vec![] })
+    }
+
+    /// Looks for domains that came, went or changed: whether there were any, and which are paused.
+    fn find(&mut self) -> Result<(bool, Vec<u32>), XenError> {
+        let mut before = std::mem::take(&mut self.domains);
+        let mut changed = false;
+        let mut paused = vec![];
+        let mut next = 0;
+        while let Some((id, is_paused)) = self.control.domain(next) {
+            next = id + 1;
+            if is_paused {
+                paused.push(id);
+            }
+            let due = (self.samples + u64::from(id)) % LOOK_EVERY == 0;
+            let domain = match before.remove(&id) {
+                Some(known) if !due => known,
+                known => {
+                    let domain = self.look(id, known.as_ref());
+                    changed |= known.as_ref() != Some(&domain);
+                    domain
+                }
+            };
+            // While it is being built it has none.
+            if !domain.vcpus.is_empty() {
+                self.domains.insert(id, domain);
+            }
+        }
+        // dom0 at least is there.
+        if next == 0 {
+            return Err(XenError::NoAnswer);
+        }
+        Ok((changed || !before.is_empty(), paused))
+    }
+
+    fn look(&self, id: u32, known: Option<&Domain>) -> Domain {
+        let name = self.store.as_ref().and_then(|it| it.read(&format!("/local/domain/{id}/name")));
+        let weight_and_cap = self.control.weight_and_cap(id);
+        let vcpus = match known {
+            Some(known) => known.vcpus.clone(),
+            None => (0..)
+                .take_while(|&vcpu| self.control.vcpu(id, vcpu).is_some())
+                .map(|vcpu| Vcpu { id: vcpu.into(), name: format!("vCPU {vcpu}") })
+                .collect(),
+        };
+        Domain {
+            id: id.into(),
+            name: name.unwrap_or_else(|| format!("domain {id}")),
+            weight: weight_and_cap.map_or(USUAL_WEIGHT, |told| told.weight.into()),
+            cap_percent: weight_and_cap.map_or(0, |told| told.cap.into()),
+            vcpus,
+        }
+    }
+
+    fn describe(&self, pcpus: u32) -> Structure {
+        let mut unseen = vec![];
+        match (&self.trace, &self.steelyard) {
+            (Ok(trace), _) if trace.lost => {
+                unseen.push("Some waits: Xen had no room for records of them.".to_owned());
+            }
+            (Ok(_), _) => {}
+            (Err(reason), Some(_)) => {
+                unseen.push(format!("Single waits, preemptions: {reason}."));
+            }
+            (Err(reason), None) => {
+                let what = "Waits (they count as blocked), switches, migrations, preemptions";
+                unseen.push(format!("{what}: {reason}."));
+            }
+        }
+        unseen.push("Weights and caps of other schedulers than Credit and Credit2.".to_owned());
+        let scheduler = self.steelyard.as_ref().map(|(_, policy)| format!(", {policy}"));
+        Structure {
+            host: Host {
+                name: self.name.clone(),
+                source: format!("Xen {}{}", self.version, scheduler.unwrap_or_default()),
+                pcpus,
+                began_unix_ns: Some(self.began_unix_ns),
+                unseen,
+            },
+            domains: self.domains.values().cloned().collect(),
+        }
+    }
+
+    /// What Steelyard's scheduler says.
+    fn add_policy(&self, vcpus: &mut [Figures]) {
+        let Some((hypfs, _)) = &self.steelyard else { return };
+        let text = hypfs.read("/steelyard/vcpus").unwrap_or_default();
+        let told = read_statistics(&text);
+        let ids = self.domains.iter().flat_map(|(&domain, told)| {
+            told.vcpus.iter().map(move |vcpu| (u64::from(domain), vcpu.id))
+        });
+        for (figures, id) in vcpus.iter_mut().zip(ids) {
+            let Some(told) = told.get(&id) else { continue };
+            figures.waited_ns = told.waited_ns;
+            figures.switches = told.switches;
+            figures.migrations = Some(told.migrations);
+            figures.policy = Some(told.policy.clone());
+        }
+    }
+}
+
+fn figures(told: VcpuInfo, paused: bool) -> Figures {
+    let state = match told {
+        VcpuInfo { running: 1.., .. } => State::Running,
+        VcpuInfo { online: 1.., blocked: 0, .. } if !paused => State::Waiting,
+        _ => State::Blocked,
+    };
+    Figures {
+        state: Some(state),
+        pcpu: Some(told.cpu),
+        gotten_ns: told.cpu_time,
+        ..Figures::default()
+    }
+}
+
+/// A line of `/steelyard/vcpus`.
+#[derive(Debug, PartialEq)]
+struct Statistics {
+    waited_ns: u64,
+    switches: u64,
+    migrations: u64,
+    policy: PolicyState,
+}
+
+/// By domain and vCPU. The first line names the columns, of which there may be more than are known.
+fn read_statistics(text: &str) -> HashMap<(u64, u64), Statistics> {
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let word =
+            |name: &str| words.get(columns.iter().position(|&column| column == name)?).copied();
+        let number = |name: &str| word(name)?.parse::<u64>().ok();
+        let policy = PolicyState {
+            weight: number("weight_now")?,
+            slice_ns: number("slice_now_ns").filter(|&slice_ns| slice_ns > 0),
+            credit: word("credit")?.parse().ok()?,
+            class: None,
+            boosted: false,
+        };
+        let statistics = Statistics {
+            waited_ns: number("waited_ns")?,
+            switches: number("switches")?,
+            migrations: number("migrations")?,
+            policy,
+        };
+        Some(((number("domain")?, number("vcpu")?), statistics))
+    };
+    lines.filter_map(line).collect()
+}
+
+/// Runs and waits as `xentrace` tells them.
+struct Trace {
+    tracer: Tracer,
+    xentrace: Xentrace,
+    tally: Tally,
+    /// Xen's time when the source began.
+    first_ns: Option<u64>,
+    /// Xen had no room for some.
+    lost: bool,
+}
+
+impl Trace {
+    fn start(proc: &Path, machine: &Machine) -> Result<Trace, String> {
+        let tsc_hz = NonZeroU64::new(machine.tsc_hz).ok_or("Xen does not tell its frequency")?;
+        Ok(Trace {
+            tracer: Tracer::start(proc)?,
+            xentrace: Xentrace::new(tsc_hz),
+            tally: Tally::default(),
+            first_ns: None,
+            lost: false,
+        })
+    }
+
+    /// Reads what has come; otherwise says why no more will.
+    fn fetch(&mut self, began: Instant) -> Result<(), String> {
+        let (chunks, alive) = self.tracer.chunks();
+        let (mut first_ns, mut last) = (None, None);
+        for (at, bytes) in chunks {
+            self.xentrace.push(&bytes).map_err(|error| error.to_string())?;
+            let after_ns = at.saturating_duration_since(began).as_nanos() as u64;
+            // What comes without delay tells best what its time is here.
+            first_ns = first_ns.max(Some(self.xentrace.latest_ns().saturating_sub(after_ns)));
+            last = Some(at);
+        }
+        if last.is_some_and(|last| last.elapsed() >= QUIET) {
+            self.xentrace.settle();
+        }
+        // A clock that is set anew tears runs and waits apart: not for less than the delay.
+        self.first_ns = match (self.first_ns, first_ns) {
+            (Some(known), Some(now)) if now < known + SOONEST_NS && known < now + LATEST_NS => {
+                Some(known)
+            }
+            (known, now) => now.or(known),
+        };
+        if alive { Ok(()) } else { Err(self.tracer.complaint()) }
+    }
+
+    fn begins_to_lose(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.lost, self.xentrace.lost() > 0);
+        self.lost && !before
+    }
+
+    /// The runs and waits that ended, and what they add up to, up to where the trace is complete. The
+    /// hypervisor's own count of the time that each vCPU got stays: it misses nothing.
+    fn add_waits(&mut self, structure: &Arc<Structure>, vcpus: &mut [Figures]) -> Vec<Segment> {
+        self.tally.set_structure(structure);
+        let first_ns = self.first_ns.unwrap_or(0);
+        let ended = self.xentrace.ended(u64::MAX).into_iter();
+        let segments: Vec<Segment> =
+            ended.filter_map(|segment| placed(structure, segment, first_ns)).collect();
+        for segment in &segments {
+            self.tally.add(segment);
+        }
+        let lasting = self.xentrace.lasting(self.xentrace.now_ns());
+        let lasting: Vec<Segment> =
+            lasting.filter_map(|segment| placed(structure, segment, first_ns)).collect();
+        for (figures, tallied) in vcpus.iter_mut().zip(self.tally.figures(&lasting)) {
+            figures.waited_ns = tallied.waited_ns;
+            figures.switches = tallied.switches;
+            figures.migrations = tallied.migrations;
+            figures.preemptions = tallied.preemptions;
+            figures.waits = tallied.waits;
+        }
+        segments
+    }
+}
+
+/// Why this host cannot be watched.
+#[derive(Debug)]
+pub enum XenError {
+    /// The hypervisor cannot be reached.
+    NoAccess(io::Error),
+    /// The library for this hypervisor.
+    NoLibrary {
+        /// Of Xen.
+        release: String,
+        /// The loader's words.
+        error: String,
+    },
+    /// It refuses.
+    NoAnswer,
+}
+
+impl fmt::Display for XenError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            XenError::NoAccess(error) => {
+                write!(formatter, "/dev/xen/privcmd: {error}; Xen's domains are shown to root only")
+            }
+            XenError::NoLibrary { release, error } => write!(
+                formatter,
+                "{error}; install the tools of Xen {release} (in Debian xen-utils-{release})"
+            ),
+            XenError::NoAnswer => formatter.write_str("the hypervisor does not answer this domain"),
+        }
+    }
+}
+
+impl error::Error for XenError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_read_by_the_names_of_their_columns() {
+        let text = "domain vcpu pcpu weight weight_now slice_now_ns cap_percent gotten_ns waited_ns \
+                    worst_wait_ns switches migrations resets credit\n\
+                    0 0 1 256 256 0 0 900 100 50 7 2 0 -4000\n\
+                    3 1 0 256 512 3000000 40 800 200 60 8 3 1 9\n\
+                    4 0 0 256\n";
+        let told = read_statistics(text);
+        assert_eq!(told.len(), 2);
+        let first = &told[&(0, 0)];
+        assert_eq!((first.waited_ns, first.switches, first.migrations), (100, 7, 2));
+        assert_eq!((first.policy.credit, first.policy.slice_ns), (-4000, None));
+        let second = &told[&(3, 1)];
+        assert_eq!((second.policy.weight, second.policy.slice_ns), (512, Some(3_000_000)));
+        assert!(read_statistics("").is_empty());
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        let state = |online, blocked, running, paused| {
+            figures(VcpuInfo { online, blocked, running, ..VcpuInfo::default() }, paused).state
+        };
+        assert_eq!(state(1, 0, 1, false), Some(State::Running));
+        assert_eq!(state(1, 0, 0, false), Some(State::Waiting));
+        for blocked in [state(1, 1, 0, false), state(0, 0, 0, false), state(1, 0, 0, true)] {
+            assert_eq!(blocked, Some(State::Blocked));
+        }
+    }
+}

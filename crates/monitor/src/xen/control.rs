@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Xen's libraries, loaded while the program runs: who has none needs none.
+//!
+//! libxenctrl belongs to one release of Xen, and refuses any other hypervisor. Of what it fills in,
+//! only what has kept its place since Xen 4.12 is looked at (`xen/include/public/domctl.h`, `sysctl.h`,
+//! `tools/include/xenctrl.h`). It asks the hypervisor directly, about 2 us a question, while `xl`
+//! would be a process per look; libxenstat, on which `xentop` stands, asks the same and tells neither
+//! states nor pCPUs.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use libloading::{Library, Symbol};
+
+/// Beyond all versions of the structs that are only partly looked at: 4.20's have up to 136 bytes.
+const ROOM: usize = 256;
+
+/// Written by the hypervisor, in its own words.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct VcpuInfo {
+    /// Which.
+    pub vcpu: u32,
+    /// Not taken away.
+    pub online: u8,
+    /// Waits for an event.
+    pub blocked: u8,
+    /// Runs.
+    pub running: u8,
+    /// Running, in ns.
+    pub cpu_time: u64,
+    /// Where it runs or ran last.
+    pub cpu: u32,
+}
+
+/// Of Credit and of Credit2 alike.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct WeightAndCap {
+    pub weight: u16,
+    pub cap: u16,
+}
+
+/// Of the host.
+pub struct Machine {
+    pub pcpus_online: u32,
+    /// One more than the highest number that a pCPU can have.
+    pub pcpus: u32,
+    pub tsc_hz: u64,
+}
+
+type Handle = *mut c_void;
+type GetVcpu = unsafe extern "C" fn(Handle, u32, u32, *mut VcpuInfo) -> c_int;
+type GetDomains = unsafe extern "C" fn(Handle, u32, c_uint, *mut u64) -> c_int;
+type GetIdle = unsafe extern "C" fn(Handle, c_int, *mut u64, *mut c_int) -> c_int;
+type GetWeight = unsafe extern "C" fn(Handle, u32, *mut WeightAndCap) -> c_int;
+type GetMachine = unsafe extern "C" fn(Handle, *mut u32) -> c_int;
+type Close = unsafe extern "C" fn(Handle) -> c_int;
+
+/// The hypervisor, asked as dom0 may.
+pub struct Control {
+    handle: NonNull<c_void>,
+    get_vcpu: GetVcpu,
+    get_domains: GetDomains,
+    get_idle: GetIdle,
+    /// Credit2's and Credit's.
+    get_weight: [GetWeight; 2],
+    get_machine: GetMachine,
+    close: Close,
+    /// Keeps the functions in memory.
+    _library: Library,
+}
+
+// SAFETY: the library keeps no state of a thread with a handle; one thread at a time uses it.
+unsafe impl Send for Control {}
+
+impl Control {
+    /// Of this release of Xen, such as 4.20.
+    pub fn open(release: &str) -> Result<Control, String> {
+        // SAFETY: Xen's own library; loading it has no effects.
+        let library = unsafe { Library::new(format!("libxenctrl.so.{release}")) };
+        let library = library.map_err(|error| error.to_string())?;
+        let words = |error: libloading::Error| error.to_string();
+        // SAFETY: each function has this type in xenctrl.h of all releases since 4.12. Both kinds of
+        // weights are a struct of weight and cap, 16 bits each.
+        unsafe {
+            type Open = unsafe extern "C" fn(*mut c_void, *mut c_void, c_uint) -> Handle;
+            let open: Symbol<Open> = library.get(b"xc_interface_open").map_err(words)?;
+            let get_vcpu: GetVcpu = *library.get(b"xc_vcpu_getinfo").map_err(words)?;
+            let get_domains: GetDomains = *library.get(b"xc_domain_getinfolist").map_err(words)?;
+            let get_idle: GetIdle = *library.get(b"xc_getcpuinfo").map_err(words)?;
+            let get_credit2: GetWeight =
+                *library.get(b"xc_sched_credit2_domain_get").map_err(words)?;
+            let get_credit: GetWeight =
+                *library.get(b"xc_sched_credit_domain_get").map_err(words)?;
+            let get_machine: GetMachine = *library.get(b"xc_physinfo").map_err(words)?;
+            let close: Close = *library.get(b"xc_interface_close").map_err(words)?;
+            let handle = NonNull::new(open(null_mut(), null_mut(), 0))
+                .ok_or("the hypervisor cannot be asked")?;
+            Ok(Control {
+                handle,
+                get_vcpu,
+                get_domains,
+                get_idle,
+                get_weight: [get_credit2, get_credit],
+                get_machine,
+                close,
+                _library: library,
+            })
+        }
+    }
+
+    /// The first domain from this number on that is not ending, and whether it is paused; none if
+    /// there is none, or if the hypervisor does not answer.
+    pub fn domain(&self, mut first: u32) -> Option<(u32, bool)> {
+        const ENDING: u64 = 1 << 0;
+        const PAUSED: u64 = 1 << 3;
+        loop {
+            let mut info = [0_u64; ROOM / 8];
+            // SAFETY: room for more than one domain's struct, and one is asked for.
+            let found =
+                unsafe { (self.get_domains)(self.handle.as_ptr(), first, 1, info.as_mut_ptr()) };
+            if found != 1 {
+                return None;
+            }
+            // Its number in 16 bits, 16 that mean nothing, 32 of flags.
+            let (domain, flags) = ((info[0] & 0xffff) as u32, info[0] >> 32);
+            if flags & ENDING == 0 {
+                return Some((domain, flags & PAUSED != 0));
+            }
+            first = domain + 1;
+        }
+    }
+
+    /// A vCPU; none if it does not exist.
+    pub fn vcpu(&self, domain: u32, vcpu: u32) -> Option<VcpuInfo> {
+        let mut info = VcpuInfo::default();
+        // SAFETY: the struct is that of the library.
+        let result = unsafe { (self.get_vcpu)(self.handle.as_ptr(), domain, vcpu, &raw mut info) };
+        (result == 0).then_some(info)
+    }
+
+    /// By whichever scheduler the domain has; none if it is neither Credit2 nor Credit, nor answers
+    /// in their place.
+    pub fn weight_and_cap(&self, domain: u32) -> Option<WeightAndCap> {
+        let mut answer = WeightAndCap::default();
+        // SAFETY: the struct is that of the library.
+        let mut ask =
+            |get: GetWeight| unsafe { get(self.handle.as_ptr(), domain, &raw mut answer) };
+        self.get_weight.into_iter().any(|get| ask(get) == 0).then_some(answer)
+    }
+
+    /// Idle time of so many pCPUs, in ns.
+    pub fn idle_ns(&self, pcpus: u32) -> Option<Vec<u64>> {
+        let mut idle_ns = vec![0; pcpus as usize];
+        let mut filled = 0;
+        // SAFETY: as many numbers as are said to be there.
+        let result = unsafe {
+            let count = c_int::try_from(pcpus).ok()?;
+            (self.get_idle)(self.handle.as_ptr(), count, idle_ns.as_mut_ptr(), &raw mut filled)
+        };
+        idle_ns.truncate(usize::try_from(filled).ok()?);
+        (result == 0).then_some(idle_ns)
+    }
+
+    /// The host.
+    pub fn machine(&self) -> Option<Machine> {
+        let mut info = [0_u32; ROOM / 4];
+        // SAFETY: room for more than the struct.
+        let result = unsafe { (self.get_machine)(self.handle.as_ptr(), info.as_mut_ptr()) };
+        // Threads per core, cores per socket, pCPUs online, highest pCPU, two of nodes, kHz.
+        let [_, _, pcpus_online, highest, _, _, khz, ..] = info;
+        (result == 0).then_some(Machine {
+            pcpus_online,
+            pcpus: highest.saturating_add(1),
+            tsc_hz: u64::from(khz) * 1000,
+        })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // SAFETY: opened by this library, and not used after this.
+        unsafe { (self.close)(self.handle.as_ptr()) };
+    }
+}
+
+type ReadStore = unsafe extern "C" fn(Handle, u32, *const c_char, *mut c_uint) -> *mut c_char;
+type ReadHypfs = unsafe extern "C" fn(Handle, *const c_char) -> *mut c_char;
+
+unsafe extern "C" {
+    fn free(memory: *mut c_void);
+}
+
+/// A tree of texts, read by a library of Xen's.
+pub struct Texts {
+    handle: NonNull<c_void>,
+    read: Read,
+    _library: Library,
+}
+
+enum Read {
+    Store(ReadStore),
+    Hypfs(ReadHypfs),
+}
+
+// SAFETY: as of `Control`.
+unsafe impl Send for Texts {}
+
+impl Texts {
+    /// xenstore: names of domains.
+    pub fn store() -> Option<Texts> {
+        // SAFETY: Xen's own library, whose functions have had these types in all versions.
+        unsafe {
+            let library = Library::new("libxenstore.so.4")
+                .or_else(|_| Library::new("libxenstore.so.3.0"))
+                .ok()?;
+            type Open = unsafe extern "C" fn(c_ulong) -> Handle;
+            let open: Symbol<Open> = library.get(b"xs_open").ok()?;
+            let read = Read::Store(*library.get(b"xs_read").ok()?);
+            Some(Texts { handle: NonNull::new(open(0))?, read, _library: library })
+        }
+    }
+
+    /// hypfs: what the hypervisor says of itself.
+    pub fn hypfs() -> Option<Texts> {
+        // SAFETY: Xen's own library, of a version whose interface is fixed.
+        unsafe {
+            let library = Library::new("libxenhypfs.so.1").ok()?;
+            type Open = unsafe extern "C" fn(*mut c_void, c_uint) -> Handle;
+            let open: Symbol<Open> = library.get(b"xenhypfs_open").ok()?;
+            let read = Read::Hypfs(*library.get(b"xenhypfs_read").ok()?);
+            Some(Texts { handle: NonNull::new(open(null_mut(), 0))?, read, _library: library })
+        }
+    }
+
+    /// The text at this path.
+    pub fn read(&self, path: &str) -> Option<String> {
+        let path = CString::new(path).ok()?;
+        let handle = self.handle.as_ptr();
+        // SAFETY: both return a text with a NUL at its end, or NULL, that is the caller's to free.
+        unsafe {
+            let text = match self.read {
+                Read::Store(read) => {
+                    let mut length = 0;
+                    read(handle, 0, path.as_ptr(), &raw mut length)
+                }
+                Read::Hypfs(read) => read(handle, path.as_ptr()),
+            };
+            let text = NonNull::new(text)?;
+            let copy = CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned();
+            free(text.as_ptr().cast());
+            Some(copy)
+        }
+    }
+}

@@ -13,7 +13,6 @@ mod metrics;
 #[cfg_attr(not(feature = "bpf"), path = "unobserved.rs")]
 mod observed;
 mod perfetto;
-mod qemu;
 mod screen;
 mod simulation;
 mod source;

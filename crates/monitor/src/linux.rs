@@ -19,7 +19,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::observed::Observed;
-use crate::qemu;
+use steelyard_recording::qemu;
 use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
 
 /// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.

@@ -10,6 +10,8 @@ mod full_screen;
 mod interval;
 mod linux;
 mod metrics;
+#[cfg_attr(not(feature = "bpf"), path = "unobserved.rs")]
+mod observed;
 mod perfetto;
 mod screen;
 mod simulation;

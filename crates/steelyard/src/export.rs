@@ -39,6 +39,7 @@ pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
     let Export { watched, listen } = arguments;
     let mut source = open(watched, None)?;
     source.set_states(false);
+    source.set_segments(false);
     let failed = |error| Failure::System { what: "listen", error: format!("on {listen}: {error}") };
     let listener = TcpListener::bind(listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -74,7 +75,7 @@ impl Watch {
                     // If nobody waits for it any more, that is no concern of this host.
                     let _ = wanted.try_send(self.text.clone());
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.source.attend(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }

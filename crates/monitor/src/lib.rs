@@ -10,6 +10,8 @@ mod full_screen;
 mod interval;
 mod linux;
 mod metrics;
+#[cfg_attr(not(feature = "bpf"), path = "unobserved.rs")]
+mod observed;
 mod perfetto;
 mod screen;
 mod simulation;
@@ -21,7 +23,7 @@ mod views;
 mod xen;
 
 pub use fill_screen::{ScreenError, fill_screen};
-pub use full_screen::FullScreen;
+pub use full_screen::{FullScreen, give_back};
 pub use interval::{DomainInterval, Interval, Rates, Timeline, VcpuInterval};
 pub use linux::{LinuxError, LinuxSource};
 pub use metrics::{OPENMETRICS, to_openmetrics};

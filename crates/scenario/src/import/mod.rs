@@ -7,6 +7,7 @@
 
 mod libvirt;
 mod perf;
+mod perfetto;
 mod xl;
 
 use std::fmt::Write as _;
@@ -26,7 +27,7 @@ use crate::load::Recordings;
 use crate::recording::{Process, Recording, Snapshots};
 
 pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
-     `perf script` text, plain or zstd, xentrace's files, traces for Perfetto), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
+     `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -39,6 +40,8 @@ enum Format {
     Steelyard,
     /// Text of `perf script`.
     Perf,
+    /// Of Perfetto.
+    Perfetto,
     /// Of `xentrace`.
     Xentrace,
     /// A trace for Perfetto that this project wrote.
@@ -64,6 +67,9 @@ impl Format {
         }
         if is_xentrace(head) {
             return Ok(Format::Xentrace);
+        }
+        if perfetto::looks_like(path, head) {
+            return Ok(Format::Perfetto);
         }
         if head.starts_with(b"PERFILE2") {
             return wrong(
@@ -125,7 +131,11 @@ pub(crate) fn scenario(
             xl::parse(&read_text(path, file)?).map(|machine| machine.scenario(&name, "xl"))
         }
         Format::Scenario => read_text(path, file).map(|source| source.text),
-        Format::Steelyard | Format::Perf | Format::Xentrace | Format::TraceEvents => {
+        Format::Steelyard
+        | Format::Perf
+        | Format::Perfetto
+        | Format::Xentrace
+        | Format::TraceEvents => {
             let recording = Arc::new(read_recording(path, file, format)?);
             let text = of_recording(&name, format, &recording).ok_or_else(|| {
                 let message = "an empty recording: nothing but the idle threads ran";
@@ -234,6 +244,10 @@ fn read_events(
             let (history, skipped) = perf::read(path, file)?;
             Ok(Some(Events { history, skipped: Some(skipped) }))
         }
+        Format::Perfetto => {
+            let (history, skipped) = perfetto::read(path, file)?;
+            Ok(Some(Events { history, skipped: Some(skipped) }))
+        }
         Format::TraceEvents => {
             let packed = file.fill_buf().is_ok_and(|head| head.starts_with(&GZIP_MAGIC));
             let history = if packed {
@@ -337,7 +351,8 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         .partition(|(id, process)| **id == busiest || uses_enough(process));
     let percent = |ns: u64| 100.0 * ns as f64 / recording.elapsed_ns as f64;
     let mut text = format!("# From the recording {}: ", comment(file));
-    if format != Format::Perf {
+    let of_kernel = matches!(format, Format::Perf | Format::Perfetto);
+    if !of_kernel {
         text.push_str(
             "each domain with its vCPUs. Every vCPU\n\
              # replays for how long it ran and slept; how long it waits is up to the policy.\n",
@@ -363,9 +378,9 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
     for (id, process) in &kept {
         let threads = process.times.len();
         let (name, gotten) = (comment(&process.name), percent(process.gotten_ns()));
-        let vcpus = match format {
-            Format::Perf => format!(", {} of its {threads} threads are vCPUs", process.vcpus),
-            _ => String::new(),
+        let vcpus = match of_kernel {
+            true => format!(", {} of its {threads} threads are vCPUs", process.vcpus),
+            false => String::new(),
         };
         let _ = writeln!(
             text,

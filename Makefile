@@ -100,7 +100,7 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@echo "== lab-test"
 	$(cargo) clippy --locked -p steelyard --features kvm --all-targets -- -D warnings
 	$(cargo) clippy --locked -p steelyard-kvm --features bpf --all-targets -- -D warnings
-	$(cargo) clippy --locked --manifest-path lab/linux/load/Cargo.toml --target-dir $(target)/lab -- -D warnings
+	$(cargo) clippy --locked -p steelyard-lab-load --features machine -- -D warnings
 	$(cargo) test --locked -p steelyard-kvm --features bpf
 	$(cargo) build --locked --release -p steelyard
 	@lab/test

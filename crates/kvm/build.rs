@@ -15,9 +15,17 @@ mod bpf {
     /// Names of the compiler, best first; `CLANG` overrides them.
     const CLANGS: [&str; 6] = ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang"];
 
-    /// Every operation has the parameters that the kernel gives it, used or not.
-    const ARGUMENTS: [&str; 6] =
-        ["-I../../policy", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
+    /// Every operation has the parameters that the kernel gives it, used or not. Where the sources lie
+    /// is not to be seen in what they give.
+    const ARGUMENTS: [&str; 7] = [
+        "-I../../policy",
+        "-mcpu=v3",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-parameter",
+        "-ffile-compilation-dir=.",
+    ];
 
     pub fn build() {
         println!("cargo:rerun-if-changed=bpf");

@@ -1,24 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The columns of the table of domains and vCPUs, on the screen and in batches.
 
-use crate::interval::{DomainInterval, Rates, VcpuInterval};
+use crate::interval::{DomainInterval, Interval, Rates, VcpuInterval};
+use steelyard_recording::PolicyState;
+use steelyard_simulator::measure::Ran;
+
+/// In what shares of time are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Percent of one pCPU.
+    #[default]
+    OfPcpu,
+    /// Percent of all pCPUs.
+    OfHost,
+    /// Milliseconds per second.
+    PerSecond,
+}
+
+impl Unit {
+    pub fn next(self) -> Unit {
+        match self {
+            Unit::OfPcpu => Unit::OfHost,
+            Unit::OfHost => Unit::PerSecond,
+            Unit::PerSecond => Unit::OfPcpu,
+        }
+    }
+
+    /// Behind titles.
+    fn mark(self) -> &'static str {
+        match self {
+            Unit::OfPcpu => "%",
+            Unit::OfHost => "%H",
+            Unit::PerSecond => "ms",
+        }
+    }
+}
 
 /// A domain, or one vCPU of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
+    pub interval: &'a Interval,
     pub domain: &'a DomainInterval,
     pub vcpu: Option<&'a VcpuInterval>,
+    pub unit: Unit,
 }
 
 /// A column, but those of names and bars, which stand before all others and grow.
 pub(crate) struct Column {
-    pub title: &'static str,
+    title: &'static str,
+    /// It tells shares of time, in one of the units.
+    share: bool,
     pub width: usize,
     pub help: &'static str,
     /// Where the source can see it.
     pub text: fn(Row) -> Option<String>,
     /// By which domains are ordered, the greatest first.
     pub order: fn(&DomainInterval) -> f64,
+}
+
+impl Column {
+    pub fn title(&self, unit: Unit) -> String {
+        format!("{}{}", self.title, if self.share { unit.mark() } else { "" })
+    }
 }
 
 /// How far names are moved to the right, and what is wide enough for any vCPU of QEMU's.
@@ -33,37 +76,42 @@ const WIDEST_NAME: usize = 28;
 const WIDEST_BAR: usize = 50;
 
 /// The most important first: where there is no room the last are left out.
-pub(crate) static COLUMNS: [Column; 13] = [
+pub(crate) static COLUMNS: [Column; 20] = [
     Column {
-        title: "AVG%",
+        title: "AVG",
+        share: true,
         width: 5,
-        help: "CPU time per vCPU in percent; the bar is the same",
-        text: |row| Some(percent(row.average_percent())),
+        help: "CPU time per vCPU; the bar is the same",
+        text: |row| Some(row.share(row.average_percent())),
         order: DomainInterval::average_percent,
     },
     Column {
-        title: "CPU%",
+        title: "CPU",
+        share: true,
         width: 6,
-        help: "CPU time of all vCPUs, in percent of one pCPU",
-        text: |row| Some(percent(row.rates().gotten_percent)),
+        help: "CPU time gotten by all vCPUs",
+        text: |row| Some(row.share(row.rates().gotten_percent)),
         order: |domain| domain.rates.gotten_percent,
     },
     Column {
-        title: "ENT%",
+        title: "ENT",
+        share: true,
         width: 6,
         help: "entitlement: what fairness by weight would give the domain",
-        text: |row| row.of_domain(percent(row.domain.entitlement_percent)),
+        text: |row| row.of_domain(row.share(row.domain.entitlement_percent)),
         order: |domain| domain.entitlement_percent,
     },
     Column {
-        title: "WAIT%",
+        title: "WAIT",
+        share: true,
         width: 6,
         help: "time in which vCPUs could have run and did not",
-        text: |row| Some(percent(row.rates().waited_percent)),
+        text: |row| Some(row.share(row.rates().waited_percent)),
         order: |domain| domain.rates.waited_percent,
     },
     Column {
         title: "P99",
+        share: false,
         width: 6,
         help: "99 % of the waits that ended were no longer",
         text: |row| {
@@ -74,6 +122,7 @@ pub(crate) static COLUMNS: [Column; 13] = [
     },
     Column {
         title: "WORST",
+        share: false,
         width: 6,
         help: "the longest wait since the source began",
         text: |row| row.rates().worst_wait.as_ref().map(|worst| time(worst.length_ns)),
@@ -81,6 +130,7 @@ pub(crate) static COLUMNS: [Column; 13] = [
     },
     Column {
         title: "SW/s",
+        share: false,
         width: 6,
         help: "starts on a pCPU per second",
         text: |row| Some(count(row.rates().switches_per_s)),
@@ -88,6 +138,7 @@ pub(crate) static COLUMNS: [Column; 13] = [
     },
     Column {
         title: "WT",
+        share: false,
         width: 5,
         help: "weight; 256 is the usual one",
         text: |row| row.of_domain(row.domain.weight.to_string()),
@@ -95,6 +146,7 @@ pub(crate) static COLUMNS: [Column; 13] = [
     },
     Column {
         title: "STATE",
+        share: false,
         width: 8,
         help: "what the vCPU does at the moment",
         text: |row| Some(row.vcpu?.state?.word().to_owned()),
@@ -102,31 +154,102 @@ pub(crate) static COLUMNS: [Column; 13] = [
     },
     Column {
         title: "pCPU",
+        share: false,
         width: 4,
         help: "where it runs or ran last",
         text: |row| Some(row.vcpu?.pcpu?.to_string()),
         order: |_| 0.0,
     },
     Column {
-        title: "BLK%",
+        title: "BLK",
+        share: true,
         width: 6,
-        help: "time in which vCPUs had nothing to do",
-        text: |row| Some(percent(row.rates().blocked_percent)),
+        help: "time in which vCPUs were blocked: they had nothing to do",
+        text: |row| Some(row.share(row.rates().blocked_percent)),
         order: |domain| domain.rates.blocked_percent,
     },
     Column {
         title: "MIG/s",
+        share: false,
         width: 6,
         help: "starts on another pCPU than before, per second",
         text: |row| row.rates().migrations_per_s.map(count),
         order: |domain| domain.rates.migrations_per_s.unwrap_or(0.0),
     },
     Column {
+        title: "WTNOW",
+        share: false,
+        width: 6,
+        help: "weight in effect: what a governor made of it",
+        text: |row| Some(row.policy(|policy| Some(policy.weight))?.to_string()),
+        order: |domain| domain.of_policy(|policy| Some(policy.weight)).unwrap_or(0) as f64,
+    },
+    Column {
         title: "CAP%",
+        share: false,
         width: 5,
         help: "most CPU time that the domain may have; 0: no limit",
         text: |row| row.of_domain(row.domain.cap_percent.to_string()),
         order: |domain| f64::from(domain.cap_percent),
+    },
+    Column {
+        title: "PRE/s",
+        share: false,
+        width: 6,
+        help: "losses of a pCPU while it could have gone on, per second",
+        text: |row| row.rates().preemptions_per_s.map(count),
+        order: |domain| domain.rates.preemptions_per_s.unwrap_or(0.0),
+    },
+    Column {
+        title: "SLICE",
+        share: false,
+        width: 6,
+        help: "slice in effect, if not that of the policy",
+        text: |row| row.policy(|policy| policy.slice_ns).map(time),
+        order: |domain| domain.of_policy(|policy| policy.slice_ns).unwrap_or(0) as f64,
+    },
+    Column {
+        title: "CREDIT",
+        share: false,
+        width: 9,
+        help: "what the policy counts in its favour, in the policy's unit",
+        text: |row| Some(row.policy(|policy| Some(policy.credit))?.to_string()),
+        order: |domain| domain.of_policy(|policy| Some(policy.credit)).unwrap_or(0) as f64,
+    },
+    Column {
+        title: "CLASS",
+        share: false,
+        width: 8,
+        help: "its class, in the policy's word; !: boosted before its turn",
+        text: |row| {
+            let class = row.policy(|policy| Some(policy.class.clone().unwrap_or_default()))?;
+            let boosted = row.policy(|policy| Some(policy.boosted)) == Some(true);
+            Some(format!("{}{}", harmless(&class), if boosted { "!" } else { "" }))
+        },
+        order: |domain| {
+            domain.vcpus.iter().filter(|v| v.policy.as_ref().is_some_and(|p| p.boosted)).count()
+                as f64
+        },
+    },
+    Column {
+        title: "WHEN",
+        share: false,
+        width: 9,
+        help: "when the worst wait began",
+        text: |row| Some(row.interval.clock(row.rates().worst_wait.as_ref()?.start_ns)),
+        order: |domain| domain.rates.worst_wait.as_ref().map_or(0.0, |w| w.start_ns as f64),
+    },
+    Column {
+        title: "MEANWHILE",
+        share: false,
+        width: 24,
+        help: "who ran longest during the worst wait, and how long",
+        text: |row| {
+            let ran = row.rates().worst_wait.as_ref()?.ran.first()?;
+            let name: String = who_ran(ran).chars().take(17).collect();
+            Some(format!("{name} {}", time(ran.ran_ns)))
+        },
+        order: |_| 0.0,
     },
 ];
 
@@ -140,11 +263,12 @@ pub(crate) struct Layout {
 impl Layout {
     /// For so many columns of characters, and these domains; columns of which nothing is known are
     /// left out.
-    pub fn new(width: usize, domains: &[DomainInterval]) -> Layout {
+    pub fn new(width: usize, interval: &Interval) -> Layout {
+        let domains = &interval.domains;
         let rows = || {
             domains.iter().flat_map(|domain| {
-                let vcpus = domain.vcpus.first().map(|vcpu| Row { domain, vcpu: Some(vcpu) });
-                [Row { domain, vcpu: None }].into_iter().chain(vcpus)
+                let row = Row::of(interval, domain);
+                [row].into_iter().chain(domain.vcpus.first().map(|vcpu| row.vcpu(vcpu)))
             })
         };
         let of = |domain: &DomainInterval| {
@@ -174,6 +298,16 @@ impl Layout {
 }
 
 impl<'a> Row<'a> {
+    /// A domain.
+    pub fn of(interval: &'a Interval, domain: &'a DomainInterval) -> Row<'a> {
+        Row { interval, domain, vcpu: None, unit: Unit::default() }
+    }
+
+    /// A vCPU of it.
+    pub fn vcpu(self, vcpu: &'a VcpuInterval) -> Row<'a> {
+        Row { vcpu: Some(vcpu), ..self }
+    }
+
     pub fn rates(self) -> &'a Rates {
         match self.vcpu {
             Some(vcpu) => &vcpu.rates,
@@ -193,6 +327,23 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// A share of time in its unit.
+    pub fn share(self, of_pcpu: f64) -> String {
+        percent(match self.unit {
+            Unit::OfPcpu => of_pcpu,
+            Unit::OfHost => of_pcpu / f64::from(self.interval.host.pcpus.max(1)),
+            Unit::PerSecond => of_pcpu * 10.0,
+        })
+    }
+
+    /// What a policy says of the vCPU, or of all the domain's vCPUs alike.
+    pub fn policy<T: PartialEq>(self, of: fn(&PolicyState) -> Option<T>) -> Option<T> {
+        match self.vcpu {
+            Some(vcpu) => of(vcpu.policy.as_ref()?),
+            None => self.domain.of_policy(of),
+        }
+    }
+
     fn of_domain(self, text: String) -> Option<String> {
         self.vcpu.is_none().then_some(text)
     }
@@ -204,6 +355,11 @@ pub(crate) fn fitted(name: &str, width: usize) -> String {
     format!("{:<width$}", harmless(&name))
 }
 
+/// Who ran while somebody waited.
+pub(crate) fn who_ran(ran: &Ran) -> String {
+    harmless(&format!("{}/{}", ran.domain, ran.vcpu))
+}
+
 /// Without what would upset a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -213,7 +369,7 @@ pub(crate) fn percent(percent: f64) -> String {
     if percent < 999.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-fn count(number: f64) -> String {
+pub(crate) fn count(number: f64) -> String {
     match number {
         n if n < 99.95 => format!("{n:.1}"),
         n if n < 99_999.5 => format!("{n:.0}"),

@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Fills a terminal with a [`Screen`] and feeds it from a source. Whatever ends it, a panic too, the
-//! terminal is as it was before.
+//! Fills a terminal with a [`Screen`] and feeds it from a source, which is asked in a thread of its
+//! own: keys are answered whatever the source does.
 
+use std::collections::VecDeque;
 use std::env;
 use std::io;
-use std::panic;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use ratatui::crossterm::event::{
-    self, DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind,
-};
-use ratatui::crossterm::execute;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::style::force_color_output;
+use signal_hook::consts::SIGTSTP;
 
+use crate::full_screen::FullScreen;
 use crate::interval::Interval;
 use crate::screen::{Action, Looks, Screen};
-use crate::source::{Source, SourceError};
+use crate::source::{Source, at_speed};
+use crate::tape::Tape;
 use steelyard_recording::Snapshot;
 
 /// A signal is heeded within this time.
 const ATTENTION: Duration = Duration::from_millis(50);
+/// An answer is seen within this time, if it comes soon.
+const SOON: Duration = Duration::from_millis(200);
+const GLANCE: Duration = Duration::from_millis(5);
+/// From then on it is said that there is none.
+const PATIENCE: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 /// Speeds of recordings.
@@ -29,170 +38,304 @@ const FASTEST: f64 = 1024.0;
 /// How soon the second look comes: the first screen is not to wait for a whole interval.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Shows a source until the person quits, or `asked` is set.
+/// Shows what `open` opens until the person quits, or `asked` is set.
 ///
 /// # Errors
-/// [`ScreenError`].
-pub fn fill_screen(
-    source: Source,
+/// Those of `open`, and [`ScreenError`].
+pub fn fill_screen<E: From<ScreenError> + Send + 'static>(
+    open: impl FnOnce() -> Result<Source, E> + Send + 'static,
     interval: Duration,
     speed: f64,
+    color: bool,
     asked: &AtomicBool,
-) -> Result<(), ScreenError> {
-    // Looked at before, so that its errors are seen.
-    let mut feed = Feed::new(source, interval, speed)?;
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        release_mouse();
-        hook(info);
-    }));
-    let mut terminal = ratatui::try_init()?;
-    let result = execute!(io::stdout(), EnableMouseCapture)
-        .map_err(ScreenError::from)
-        .and_then(|()| run(&mut terminal, &mut feed, asked));
-    release_mouse();
-    ratatui::restore();
-    result
-}
-
-/// If that fails there is no terminal any more.
-fn release_mouse() {
-    let _ = execute!(io::stdout(), DisableMouseCapture);
-}
-
-fn run(
-    terminal: &mut ratatui::DefaultTerminal,
-    feed: &mut Feed,
-    asked: &AtomicBool,
-) -> Result<(), ScreenError> {
-    let mut screen = Screen::new(Looks::of_terminal());
-    while !asked.load(Ordering::Relaxed) {
-        if feed.is_due() {
-            feed.source.set_states(screen.shows_states());
-            if let Some(interval) = feed.advance()? {
-                screen.show(interval);
-            }
+) -> Result<(), E> {
+    let (to_feed, requests) = channel();
+    let (to_screen, answers) = channel();
+    // It may never answer again: nobody waits for its end.
+    thread::spawn(move || feed(open, &requests, &to_screen));
+    // What is wrong from the beginning is said on the terminal as it is.
+    let seekable = loop {
+        match answers.recv_timeout(ATTENTION) {
+            Ok(Answer::Opened { seekable }) => break seekable,
+            Ok(Answer::NotOpened(error)) => return Err(error),
+            Ok(Answer::Moved(_)) => {}
+            Ok(Answer::Failed(error)) => return Err(ScreenError::Source(error).into()),
+            Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(ScreenError::Stopped.into()),
         }
-        screen.set_status(feed.paused, feed.status());
-        terminal.draw(|frame| screen.draw(frame))?;
-        // Nothing is drawn before something has changed.
-        while !asked.load(Ordering::Relaxed) && !feed.is_due() {
-            if !event::poll(feed.left().min(ATTENTION))? {
-                continue;
+    };
+    let wait = if seekable { Duration::ZERO } else { FIRST.min(interval) };
+    let clock = Clock {
+        seekable,
+        interval,
+        speed,
+        paused: false,
+        back: false,
+        ended: false,
+        due: Instant::now() + wait,
+        asked: None,
+        steps: VecDeque::new(),
+        position: (0, 0),
+    };
+    force_color_output(color);
+    let screen = Screen::new(Looks::of_terminal(color));
+    Ok(show(clock, screen, &to_feed, &answers, asked)?)
+}
+
+fn show<E>(
+    mut clock: Clock,
+    mut screen: Screen,
+    to_feed: &Sender<Request>,
+    answers: &Receiver<Answer<E>>,
+    asked: &AtomicBool,
+) -> Result<(), ScreenError> {
+    let suspended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTSTP, suspended.clone())?;
+    let mut full_screen = FullScreen::enter()?;
+    let (mut status, mut changed) = (String::new(), true);
+    while !asked.load(Ordering::Relaxed) {
+        match answers.try_recv() {
+            Ok(Answer::Moved(moved)) => {
+                if let Some(interval) = clock.answered(moved) {
+                    screen.show(interval);
+                }
+                changed = true;
             }
+            Ok(Answer::Failed(error)) => return Err(ScreenError::Source(error)),
+            // It was opened before.
+            Ok(Answer::Opened { .. } | Answer::NotOpened(_)) => {}
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(ScreenError::Stopped),
+        }
+        if let Some(steps) = clock.next() {
+            let request = Request { steps, states: screen.shows_states() };
+            to_feed.send(request).map_err(|_| ScreenError::Stopped)?;
+        }
+        let now = clock.status();
+        if changed || now != status {
+            screen.set_status(clock.paused, now.clone());
+            full_screen.terminal().draw(|frame| screen.draw(frame))?;
+            (status, changed) = (now, false);
+        }
+        if suspended.swap(false, Ordering::Relaxed) {
+            full_screen = full_screen.suspend()?;
+            changed = true;
+        }
+        let mut wait = clock.left();
+        while event::poll(wait)? {
             let action = match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => screen.key(key),
                 Event::Mouse(mouse) => {
                     screen.mouse(mouse);
                     Action::Draw
                 }
-                Event::Resize(..) => Action::Draw,
-                _ => continue,
+                _ => Action::Draw,
             };
-            let moved = match action {
+            match action {
                 Action::Quit => return Ok(()),
-                Action::Draw => None,
-                Action::Pause => {
-                    feed.paused = !feed.paused;
-                    feed.due = Instant::now();
-                    None
-                }
-                Action::Step(intervals) => feed.step(intervals)?,
-                Action::First => feed.step(isize::MIN)?,
-                Action::Last => feed.step(isize::MAX)?,
-                Action::Faster => feed.go_faster(true),
-                Action::Slower => feed.go_faster(false),
-            };
-            if let Some(interval) = moved {
-                screen.show(interval);
+                Action::Suspend => suspended.store(true, Ordering::Relaxed),
+                action => clock.act(action),
             }
-            break;
+            changed = true;
+            // What was typed at once is drawn at once.
+            wait = Duration::ZERO;
         }
     }
     Ok(())
 }
 
-/// A source, and how fast it goes.
-struct Feed {
-    source: Source,
+/// When what is asked of the source.
+struct Clock {
+    /// It can be looked at in any order and has a time of its own.
+    seekable: bool,
     interval: Duration,
     speed: f64,
     paused: bool,
-    due: Instant,
-    last: Option<Snapshot>,
+    back: bool,
     ended: bool,
+    due: Instant,
+    /// Since when an answer is waited for.
+    asked: Option<Instant>,
+    /// Steps that a person wants to go, one after the other.
+    steps: VecDeque<isize>,
+    /// Snapshot and how many there are.
+    position: (usize, usize),
 }
 
-impl Feed {
-    fn new(mut source: Source, interval: Duration, speed: f64) -> Result<Feed, ScreenError> {
-        source.set_states(false);
-        let last = source.sample()?;
-        let wait = if source.is_live() { FIRST } else { Duration::ZERO };
-        let due = Instant::now() + wait.min(interval);
-        Ok(Feed { source, interval, speed, paused: false, due, last, ended: false })
+impl Clock {
+    /// How many steps to ask for now.
+    fn next(&mut self) -> Option<isize> {
+        let now = Instant::now();
+        if self.asked.is_some() {
+            return None;
+        }
+        let steps = match self.steps.pop_front() {
+            Some(steps) => steps,
+            None if self.paused || self.ended || now < self.due => return None,
+            None if self.back => -1,
+            None => 1,
+        };
+        self.asked = Some(now);
+        self.due = now + self.interval;
+        Some(steps)
     }
 
-    fn is_due(&self) -> bool {
-        !self.paused && !self.ended && self.left().is_zero()
+    fn answered(&mut self, (interval, position): Moved) -> Option<Interval> {
+        self.asked = None;
+        self.position = position;
+        if self.seekable {
+            self.ended = interval.is_none();
+            let between_ns = interval.as_ref().map_or(0, |interval| interval.length_ns);
+            self.due = Instant::now() + at_speed(between_ns, self.speed);
+        }
+        interval
     }
 
+    /// Until something is to be done.
     fn left(&self) -> Duration {
-        match self.paused || self.ended {
-            true => ATTENTION,
-            false => self.due.saturating_duration_since(Instant::now()),
+        match self.asked.map(|asked| asked.elapsed()) {
+            Some(elapsed) if elapsed < SOON => GLANCE,
+            Some(_) => ATTENTION,
+            None if !self.steps.is_empty() => Duration::ZERO,
+            None if self.paused || self.ended => ATTENTION,
+            None => self.due.saturating_duration_since(Instant::now()).min(ATTENTION),
         }
     }
 
-    /// Goes on to the next snapshot.
-    fn advance(&mut self) -> Result<Option<Interval>, ScreenError> {
-        let Some(now) = self.source.sample()? else {
-            self.ended = true;
-            return Ok(None);
-        };
-        let interval = self.last.as_ref().map(|last| Interval::between(last, &now));
-        let between_ns = interval.as_ref().map_or(0, |interval| interval.length_ns);
-        self.due = Instant::now() + self.source.pause(self.interval, between_ns, Some(self.speed));
-        self.last = Some(now);
-        Ok(interval)
-    }
-
-    /// Goes so many intervals on or, in a recording, back.
-    fn step(&mut self, intervals: isize) -> Result<Option<Interval>, ScreenError> {
-        let Source::Recording(recording, next) = &mut self.source else {
-            self.paused = true;
-            return if intervals == 1 { self.advance() } else { Ok(None) };
-        };
-        self.paused = true;
-        self.ended = false;
-        // The snapshot at the beginning of the interval; `next` comes after that at its end.
-        let last = recording.len().saturating_sub(2);
-        let from = next.saturating_sub(2).saturating_add_signed(intervals).min(last);
-        self.last = recording.snapshot(from);
-        *next = from + 1;
-        self.advance()
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Pause => {
+                self.paused = !self.paused;
+                self.due = Instant::now();
+            }
+            Action::Step(steps) if self.seekable || steps == 1 => {
+                self.paused = true;
+                self.ended = false;
+                self.steps.push_back(steps);
+            }
+            Action::Turn if self.seekable => {
+                self.back = !self.back;
+                self.ended = false;
+            }
+            Action::Faster | Action::Slower => self.change_speed(action == Action::Faster),
+            _ => {}
+        }
     }
 
     /// Twice or half as fast, or as often.
-    fn go_faster(&mut self, faster: bool) -> Option<Interval> {
-        if self.source.is_live() {
-            let interval = if faster { self.interval / 2 } else { self.interval * 2 };
-            self.interval = interval.clamp(SHORTEST, LONGEST);
-            self.due = self.due.min(Instant::now() + self.interval);
-        } else {
+    fn change_speed(&mut self, faster: bool) {
+        if self.seekable {
             let speed = if faster { self.speed * 2.0 } else { self.speed / 2.0 };
             self.speed = speed.clamp(SLOWEST, FASTEST);
             self.due = Instant::now();
+        } else {
+            let interval = if faster { self.interval / 2 } else { self.interval * 2 };
+            self.interval = interval.clamp(SHORTEST, LONGEST);
+            self.due = self.due.min(Instant::now() + self.interval);
         }
-        None
     }
 
     fn status(&self) -> String {
-        let ended = if self.ended { ", at its end" } else { "" };
-        match &self.source {
-            Source::Linux(_) | Source::Xen(_) => format!("every {:?}", self.interval),
-            Source::Simulation(_) => format!("{} times as fast{ended}", self.speed),
-            Source::Recording(recording, next) => {
-                format!("{next} of {}, {} times as fast{ended}", recording.len(), self.speed)
+        let mut words = vec![];
+        let waited = self.asked.map_or(Duration::ZERO, |asked| asked.elapsed());
+        if waited >= PATIENCE {
+            words.push(format!("no answer for {} s", waited.as_secs()));
+        }
+        if !self.seekable {
+            words.push(format!("every {:?}", self.interval));
+        } else if self.position.1 > 0 {
+            let (at, length) = self.position;
+            words.push(format!("{at} of {length}, {} times as fast", self.speed));
+            if self.back {
+                words.push("backwards".to_owned());
+            }
+            if self.ended {
+                words.push(format!("at its {}", if self.back { "beginning" } else { "end" }));
+            }
+        }
+        words.join(", ")
+    }
+}
+
+/// To go so many intervals on.
+struct Request {
+    steps: isize,
+    /// States and pCPUs of vCPUs are shown.
+    states: bool,
+}
+
+/// The interval, if there is another now, and where that is.
+type Moved = (Option<Interval>, (usize, usize));
+
+enum Answer<E> {
+    Opened { seekable: bool },
+    NotOpened(E),
+    Moved(Moved),
+    Failed(String),
+}
+
+/// Answers requests until nobody has any.
+fn feed<E>(
+    open: impl FnOnce() -> Result<Source, E>,
+    requests: &Receiver<Request>,
+    to_screen: &Sender<Answer<E>>,
+) {
+    // If nobody listens any more, nobody asks either.
+    let answer = |answer| drop(to_screen.send(answer));
+    let mut feed = match open().map(Feed::new) {
+        Ok(Ok(feed)) => feed,
+        Ok(Err(error)) => return answer(Answer::Failed(error)),
+        Err(error) => return answer(Answer::NotOpened(error)),
+    };
+    answer(Answer::Opened { seekable: matches!(feed, Feed::Tape(_)) });
+    while let Ok(request) = requests.recv() {
+        match feed.step(&request) {
+            Ok(moved) => answer(Answer::Moved(moved)),
+            Err(error) => return answer(Answer::Failed(error)),
+        }
+    }
+}
+
+// There is one of them.
+#[allow(clippy::large_enum_variant)]
+enum Feed {
+    /// And the snapshot before.
+    Live(Source, Option<Snapshot>),
+    Tape(Tape),
+}
+
+impl Feed {
+    fn new(source: Source) -> Result<Feed, String> {
+        match source {
+            Source::Recording(recording, _) => Ok(Feed::Tape(Tape::of_recording(recording))),
+            Source::Simulation(simulation) => {
+                let tape = Tape::of_simulation(simulation);
+                tape.map(Feed::Tape).map_err(|error| format!("a temporary file: {error}"))
+            }
+            mut live => {
+                live.set_states(false);
+                let last = live.sample().map_err(|error| error.to_string())?;
+                Ok(Feed::Live(live, last))
+            }
+        }
+    }
+
+    fn step(&mut self, request: &Request) -> Result<Moved, String> {
+        match self {
+            Feed::Tape(tape) => {
+                let interval = tape.step(request.steps).map_err(|error| error.to_string())?;
+                Ok((interval, tape.position()))
+            }
+            Feed::Live(source, last) => {
+                source.set_states(request.states);
+                let now = source.sample().map_err(|error| error.to_string())?;
+                let interval = match (&last, &now) {
+                    (Some(last), Some(now)) => Some(Interval::between(last, now)),
+                    _ => None,
+                };
+                *last = now;
+                Ok((interval, (0, 0)))
             }
         }
     }
@@ -200,30 +343,26 @@ impl Feed {
 
 impl Looks {
     /// What the environment says of the terminal.
-    fn of_terminal() -> Looks {
+    fn of_terminal(color: bool) -> Looks {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         // The first that is set counts, as for any program.
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable);
         let locale = locale.unwrap_or_default().to_lowercase();
         let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-        let plain = matches!(variable("TERM").as_deref(), Some("linux" | "dumb" | "vt100"));
-        Looks { blocks: utf8 && !plain, color: variable("NO_COLOR").is_none() }
+        let plain = matches!(variable("TERM").as_deref(), Some("linux" | "vt100"));
+        Looks { blocks: utf8 && !plain, color }
     }
 }
 
 /// Why a screen cannot be shown.
 #[derive(Debug)]
 pub enum ScreenError {
-    /// The source.
-    Source(SourceError),
+    /// The source fails.
+    Source(String),
+    /// The thread of the source ended: a bug, of which it said more.
+    Stopped,
     /// The terminal.
     Terminal(io::Error),
-}
-
-impl From<SourceError> for ScreenError {
-    fn from(error: SourceError) -> Self {
-        ScreenError::Source(error)
-    }
 }
 
 impl From<io::Error> for ScreenError {
@@ -236,6 +375,7 @@ impl fmt::Display for ScreenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ScreenError::Source(error) => error.fmt(formatter),
+            ScreenError::Stopped => formatter.write_str("the source ended unexpectedly"),
             ScreenError::Terminal(error) => write!(formatter, "the terminal: {error}"),
         }
     }

@@ -2,16 +2,18 @@
 //! What happened between two snapshots: what screens, tables and programs are shown. Serialised, an
 //! [`Interval`] is a line of `steelyard top --json` (described in `docs/monitor.md`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use steelyard_simulator::measure::WorstWait;
 use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Waits as Measured};
+use steelyard_simulator::measure::{Segment, WorstWait};
 use steelyard_simulator::{Usable, entitle};
 
 use steelyard_recording::merged;
-use steelyard_recording::{Domain, Figures, Host, Snapshot, State};
+use steelyard_recording::{
+    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure,
+};
 
 /// The host over an interval.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +28,20 @@ pub struct Interval {
     pub pcpus_busy_percent: Vec<f64>,
     /// The domains that were there at its end, then those that were not any more.
     pub domains: Vec<DomainInterval>,
+    /// Single runs and waits that ended within it.
+    #[serde(skip)]
+    pub timeline: Arc<Timeline>,
+}
+
+/// Single runs and waits, where the source sees them.
+#[derive(Debug)]
+pub struct Timeline {
+    /// Who the indices of `segments` are.
+    pub structure: Arc<Structure>,
+    /// As in the snapshot.
+    pub segments: Vec<Segment>,
+    /// As in the snapshot.
+    pub others: Vec<OtherRun>,
 }
 
 /// A domain over an interval.
@@ -41,6 +57,8 @@ pub struct DomainInterval {
     pub cap_percent: u32,
     /// What weighted max-min fairness gives it, in percent of one pCPU.
     pub entitlement_percent: f64,
+    /// It began within the interval, or was seen in it first.
+    pub began: bool,
     /// It ended within the interval.
     pub ended: bool,
     /// Of all its vCPUs.
@@ -61,6 +79,8 @@ pub struct VcpuInterval {
     pub state: Option<State>,
     /// Where it runs or ran last.
     pub pcpu: Option<u32>,
+    /// What a policy says of it at the end, where one of this project's schedules.
+    pub policy: Option<PolicyState>,
     /// Its figures.
     #[serde(flatten)]
     pub rates: Rates,
@@ -111,6 +131,7 @@ impl Interval {
                     name: vcpu.name.clone(),
                     state: now.state,
                     pcpu: now.pcpu,
+                    policy: now.policy.clone(),
                     rates: Rates::between(last, now, length_ns),
                 }
             });
@@ -119,9 +140,15 @@ impl Interval {
         let mut domains: Vec<_> = domains.collect();
         entitle_all(&mut domains, to.structure.host.pcpus);
         if !same {
-            let gone = |domain: &&Domain| domains.iter().all(|there| there.id != domain.id);
-            let gone: Vec<_> = from.structure.domains.iter().filter(gone).collect();
-            domains.extend(gone.into_iter().map(|domain| DomainInterval {
+            let ids = |structure: &Structure| -> HashSet<u64> {
+                structure.domains.iter().map(|domain| domain.id).collect()
+            };
+            let (before, now) = (ids(&from.structure), ids(&to.structure));
+            for domain in &mut domains {
+                domain.began = !before.contains(&domain.id);
+            }
+            let gone = from.structure.domains.iter().filter(|domain| !now.contains(&domain.id));
+            domains.extend(gone.map(|domain| DomainInterval {
                 ended: true,
                 ..DomainInterval::new(domain, vec![])
             }));
@@ -135,7 +162,17 @@ impl Interval {
             // The kernel's ticks and the clock do not go together to the last.
             pcpus_busy_percent: busy.map(|busy| busy.clamp(0.0, 100.0)).collect(),
             domains,
+            timeline: Arc::new(Timeline {
+                structure: to.structure.clone(),
+                segments: to.segments.clone(),
+                others: to.others.clone(),
+            }),
         }
+    }
+
+    /// When it began, since the source began.
+    pub fn start_ns(&self) -> u64 {
+        self.time_ns.saturating_sub(self.length_ns)
     }
 
     /// Mean over the pCPUs.
@@ -152,6 +189,7 @@ impl DomainInterval {
             weight: domain.weight,
             cap_percent: domain.cap_percent,
             entitlement_percent: 0.0,
+            began: false,
             ended: false,
             rates: Rates::together(vcpus.iter().map(|vcpu| &vcpu.rates)),
             vcpus,
@@ -161,6 +199,13 @@ impl DomainInterval {
     /// CPU time per vCPU, in percent.
     pub fn average_percent(&self) -> f64 {
         mean(self.vcpus.iter().map(|vcpu| vcpu.rates.gotten_percent))
+    }
+
+    /// What a policy says of its vCPUs, if that is the same for all of which it says anything.
+    pub(crate) fn of_policy<T: PartialEq>(&self, of: fn(&PolicyState) -> Option<T>) -> Option<T> {
+        let mut all = self.vcpus.iter().filter_map(|vcpu| vcpu.policy.as_ref()).map(of);
+        let first = all.next()??;
+        all.all(|other| other.as_ref() == Some(&first)).then_some(first)
     }
 }
 

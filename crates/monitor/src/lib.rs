@@ -6,6 +6,7 @@
 
 mod columns;
 mod fill_screen;
+mod full_screen;
 mod interval;
 mod linux;
 mod metrics;
@@ -15,10 +16,14 @@ mod screen;
 mod simulation;
 mod source;
 mod table;
+mod tape;
+mod timeline;
+mod views;
 mod xen;
 
 pub use fill_screen::{ScreenError, fill_screen};
-pub use interval::{DomainInterval, Interval, Rates, VcpuInterval};
+pub use full_screen::FullScreen;
+pub use interval::{DomainInterval, Interval, Rates, Timeline, VcpuInterval};
 pub use linux::{LinuxError, LinuxSource};
 pub use metrics::{OPENMETRICS, to_openmetrics};
 pub use perfetto::PerfettoTrace;

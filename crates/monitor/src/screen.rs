@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `steelyard top` shows and how it answers keys; knows no terminal and no clock.
+//! What `steelyard top` keeps and how it answers keys and the mouse; knows no terminal and no clock.
+//! `views.rs` draws it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ptr;
+use std::sync::Arc;
 
-use ratatui::Frame;
 use ratatui::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 
-use crate::columns::{COLUMNS, DOMAIN_INDENT, Layout, Row, VCPU_INDENT, fitted, percent, time};
-use crate::interval::{DomainInterval, Interval, VcpuInterval};
-use crate::table::NOBODY;
-use steelyard_recording::State;
+use crate::columns::{Column, Row, Unit};
+use crate::interval::{DomainInterval, Interval, Timeline, VcpuInterval};
 
-/// Intervals of which the pCPUs' strips are made, at most.
-const STRIP: usize = 200;
+/// How many intervals the pCPUs' history goes back, at most.
+pub(crate) const HISTORY: usize = 200;
+/// Single runs and waits that are kept, at most.
+const SEGMENTS: usize = 50_000;
+/// Intervals in which it is seen that a domain began or ended.
+const MARKED: u32 = 4;
 
-/// Lines above the first row of the table.
-const ABOVE_ROWS: usize = 3;
+/// Lines above the first row of the table; its titles are the last of them.
+const ABOVE_ROWS: u16 = 3;
 
 /// How it may look.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +43,10 @@ pub enum Action {
     Pause,
     /// So many intervals forwards; back if negative.
     Step(isize),
-    /// The first interval.
-    First,
-    /// The last interval.
-    Last,
+    /// Time goes the other way.
+    Turn,
+    /// To give the terminal back until it is asked for again.
+    Suspend,
     /// Twice as often; of a recording, twice as fast.
     Faster,
     /// Half as often; of a recording, half as fast.
@@ -54,7 +54,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
+pub(crate) enum View {
     Domains,
     Pcpus,
     Vcpu,
@@ -66,24 +66,35 @@ type Place = (u64, Option<u64>);
 
 /// The state of the screen.
 pub struct Screen {
-    looks: Looks,
-    view: View,
-    interval: Option<Interval>,
+    pub(crate) looks: Looks,
+    pub(crate) view: View,
+    pub(crate) interval: Option<Interval>,
     /// How busy each pCPU was, the newest last.
-    strips: VecDeque<Vec<f64>>,
+    pub(crate) busy: VecDeque<Vec<f64>>,
+    /// Single runs and waits, the newest last.
+    pub(crate) timelines: VecDeque<Arc<Timeline>>,
+    /// Domains that began or ended a moment ago, and in how many intervals more this is shown.
+    pub(crate) marked: HashMap<u64, u32>,
+    /// A number for each domain, by which it has its letter and colour.
+    pub(crate) numbers: HashMap<u64, usize>,
     /// The chosen row.
-    place: Option<Place>,
+    pub(crate) place: Option<Place>,
     /// Row at the top, so that the chosen one is seen.
-    top: usize,
-    unfolded: HashSet<u64>,
-    /// By the column of this number; none: as the source has them.
-    sort: Option<usize>,
-    reversed: bool,
-    filter: String,
-    typing: bool,
-    paused: bool,
+    pub(crate) top: usize,
+    /// Line at the top, of views that are text.
+    pub(crate) scrolled: usize,
+    pub(crate) unfolded: HashSet<u64>,
+    /// None: as the source has them.
+    pub(crate) sort: Option<&'static Column>,
+    pub(crate) reversed: bool,
+    /// The columns that are shown, and where each ends.
+    pub(crate) shown: Vec<(usize, &'static Column)>,
+    pub(crate) unit: Unit,
+    pub(crate) filter: String,
+    pub(crate) typing: bool,
+    pub(crate) paused: bool,
     /// Where in a recording, how fast.
-    status: String,
+    pub(crate) status: String,
 }
 
 impl Screen {
@@ -93,12 +104,18 @@ impl Screen {
             looks,
             view: View::Domains,
             interval: None,
-            strips: VecDeque::new(),
+            busy: VecDeque::new(),
+            timelines: VecDeque::new(),
+            marked: HashMap::new(),
+            numbers: HashMap::new(),
             place: None,
             top: 0,
+            scrolled: 0,
             unfolded: HashSet::new(),
             sort: None,
             reversed: false,
+            shown: vec![],
+            unit: Unit::default(),
             filter: String::new(),
             typing: false,
             paused: false,
@@ -107,12 +124,68 @@ impl Screen {
     }
 
     /// From now on it shows this interval.
-    pub fn show(&mut self, interval: Interval) {
-        if self.strips.len() == STRIP {
-            self.strips.pop_front();
+    pub fn show(&mut self, mut interval: Interval) {
+        let last = self.interval.take();
+        let follows = last.as_ref().is_some_and(|last| last.time_ns == interval.start_ns());
+        let precedes = last.as_ref().is_some_and(|last| last.start_ns() == interval.time_ns);
+        if precedes {
+            self.busy.pop_back();
+            self.timelines.pop_back();
+        } else if !follows {
+            self.busy.clear();
+            self.timelines.clear();
         }
-        self.strips.push_back(interval.pcpus_busy_percent.clone());
+        if !precedes || self.busy.is_empty() {
+            self.busy.push_back(interval.pcpus_busy_percent.clone());
+            self.timelines.push_back(interval.timeline.clone());
+        }
+        if self.busy.len() > HISTORY {
+            self.busy.pop_front();
+        }
+        let kept = |timelines: &VecDeque<Arc<Timeline>>| -> usize {
+            timelines.iter().map(|timeline| timeline.segments.len() + timeline.others.len()).sum()
+        };
+        while self.timelines.len() > HISTORY
+            || self.timelines.len() > 1 && kept(&self.timelines) > SEGMENTS
+        {
+            self.timelines.pop_front();
+        }
+        self.mark(last.filter(|_| follows), &mut interval);
         self.interval = Some(interval);
+    }
+
+    /// Who began or ended is seen for a while.
+    fn mark(&mut self, last: Option<Interval>, interval: &mut Interval) {
+        let Some(last) = last else {
+            self.marked.clear();
+            return self.number(interval);
+        };
+        self.marked.retain(|_, left| {
+            *left -= 1;
+            *left > 0
+        });
+        for domain in interval.domains.iter().filter(|domain| domain.began || domain.ended) {
+            self.marked.insert(domain.id, MARKED);
+        }
+        let there: HashSet<u64> = interval.domains.iter().map(|domain| domain.id).collect();
+        let fades = |domain: &DomainInterval| {
+            domain.ended && self.marked.contains_key(&domain.id) && !there.contains(&domain.id)
+        };
+        interval.domains.extend(last.domains.into_iter().filter(fades));
+        self.number(interval);
+    }
+
+    /// A domain keeps its number as long as it is there.
+    fn number(&mut self, interval: &Interval) {
+        let there: HashSet<u64> = interval.domains.iter().map(|domain| domain.id).collect();
+        self.numbers.retain(|id, _| there.contains(id));
+        let taken: HashSet<usize> = self.numbers.values().copied().collect();
+        let mut free = (0..).filter(|number| !taken.contains(number));
+        for domain in &interval.domains {
+            if !self.numbers.contains_key(&domain.id) {
+                self.numbers.extend(free.next().map(|number| (domain.id, number)));
+            }
+        }
     }
 
     /// Says how it goes on.
@@ -123,13 +196,17 @@ impl Screen {
 
     /// Whether it shows what single vCPUs do, and where.
     pub fn shows_states(&self) -> bool {
-        self.view == View::Pcpus || !self.unfolded.is_empty()
+        matches!(self.view, View::Pcpus | View::Vcpu) || !self.unfolded.is_empty()
     }
 
     /// Answers a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Action::Quit } else { Action::Draw };
+            return match key.code {
+                KeyCode::Char('c') => Action::Quit,
+                KeyCode::Char('z') => Action::Suspend,
+                _ => Action::Draw,
+            };
         }
         if self.typing {
             match key.code {
@@ -144,10 +221,6 @@ impl Screen {
             }
             return Action::Draw;
         }
-        if matches!(key.code, KeyCode::Char(',' | '<' | '>' | '[' | ']')) {
-            // What comes then was not before what is shown then.
-            self.strips.clear();
-        }
         match key.code {
             KeyCode::Char('q') => return Action::Quit,
             KeyCode::Char(' ') => return Action::Pause,
@@ -157,22 +230,22 @@ impl Screen {
             KeyCode::Char(',') => return Action::Step(-1),
             KeyCode::Char('>') => return Action::Step(10),
             KeyCode::Char('<') => return Action::Step(-10),
-            KeyCode::Char('[') => return Action::First,
-            KeyCode::Char(']') => return Action::Last,
+            KeyCode::Char('[') => return Action::Step(isize::MIN),
+            KeyCode::Char(']') => return Action::Step(isize::MAX),
+            KeyCode::Char('b') => return Action::Turn,
             KeyCode::Char('?' | 'h') => self.toggle(View::Help),
             KeyCode::Char('p') => self.toggle(View::Pcpus),
             KeyCode::Char('v') => self.toggle(View::Vcpu),
             KeyCode::Esc if self.view == View::Domains => self.filter.clear(),
-            KeyCode::Esc => self.view = View::Domains,
+            KeyCode::Esc => self.toggle(self.view),
             KeyCode::Char('/') => {
+                self.scrolled = 0;
                 self.view = View::Domains;
                 self.typing = true;
             }
-            KeyCode::Char('s') => {
-                self.sort = self
-                    .sort
-                    .map_or(Some(0), |column| (column + 1 < COLUMNS.len()).then_some(column + 1));
-            }
+            KeyCode::Char('s') => self.sort = self.beside(true),
+            KeyCode::Char('S') => self.sort = self.beside(false),
+            KeyCode::Char('u') => self.unit = self.unit.next(),
             KeyCode::Char('r') => self.reversed = !self.reversed,
             KeyCode::Char('a') => {
                 let domains = self.interval.iter().flat_map(|interval| &interval.domains);
@@ -181,25 +254,31 @@ impl Screen {
                     false => HashSet::new(),
                 };
             }
-            KeyCode::Down | KeyCode::Char('j') => self.choose(1),
-            KeyCode::Up | KeyCode::Char('k') => self.choose(-1),
-            KeyCode::PageDown => self.choose(10),
-            KeyCode::PageUp => self.choose(-10),
-            KeyCode::Home => self.choose(isize::MIN),
-            KeyCode::End => self.choose(isize::MAX),
-            KeyCode::Enter | KeyCode::Right | KeyCode::Left => self.fold(key.code),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1),
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1),
+            KeyCode::PageDown => self.page(10),
+            KeyCode::PageUp => self.page(-10),
+            KeyCode::Home => self.page(isize::MIN),
+            KeyCode::End => self.page(isize::MAX),
+            KeyCode::Enter | KeyCode::Right | KeyCode::Left if self.view == View::Domains => {
+                self.fold(key.code);
+            }
             _ => {}
         }
         Action::Draw
     }
 
-    /// Answers the mouse: a click chooses a row, a click on the chosen one unfolds it.
+    /// Answers the mouse: a click chooses a row, a click on the chosen one unfolds it, a click on a
+    /// title sorts.
     pub fn mouse(&mut self, mouse: MouseEvent) {
         match mouse.kind {
-            MouseEventKind::ScrollDown => self.choose(3),
-            MouseEventKind::ScrollUp => self.choose(-3),
+            MouseEventKind::ScrollDown => self.page(3),
+            MouseEventKind::ScrollUp => self.page(-3),
             MouseEventKind::Down(MouseButton::Left) if self.view == View::Domains => {
-                let row = usize::from(mouse.row).checked_sub(ABOVE_ROWS).map(|row| row + self.top);
+                if mouse.row + 1 == ABOVE_ROWS {
+                    return self.sort_at(mouse.column.into());
+                }
+                let row = mouse.row.checked_sub(ABOVE_ROWS).map(|row| usize::from(row) + self.top);
                 match row.and_then(|row| self.places().get(row).copied()) {
                     Some(place) if self.place == Some(place) => self.fold(KeyCode::Enter),
                     Some(place) => self.place = Some(place),
@@ -210,8 +289,53 @@ impl Screen {
         }
     }
 
+    /// By the column that was clicked on; the other way round if it was that before; over names, as
+    /// they come.
+    fn sort_at(&mut self, x: usize) {
+        let clicked =
+            self.shown.iter().find(|(end, column)| (end - column.width..=*end).contains(&x));
+        match (clicked, self.sort) {
+            (Some((_, column)), Some(sort)) if ptr::eq(*column, sort) => {
+                self.reversed = !self.reversed;
+            }
+            (clicked, _) => {
+                self.sort = clicked.map(|(_, column)| *column);
+                self.reversed = false;
+            }
+        }
+    }
+
+    /// The column that is shown after that by which domains are sorted, or before it.
+    fn beside(&self, after: bool) -> Option<&'static Column> {
+        let mut columns: Vec<_> = self.shown.iter().map(|(_, column)| *column).collect();
+        if !after {
+            columns.reverse();
+        }
+        match self.sort {
+            None => columns.first().copied(),
+            Some(sort) => columns.into_iter().skip_while(|column| !ptr::eq(*column, sort)).nth(1),
+        }
+    }
+
     fn toggle(&mut self, view: View) {
+        self.scrolled = 0;
         self.view = if self.view == view { View::Domains } else { view };
+    }
+
+    /// To another row; in views that have none, another line.
+    fn go(&mut self, rows: isize) {
+        match self.view {
+            View::Domains | View::Vcpu => self.choose(rows),
+            View::Pcpus | View::Help => self.scrolled = self.scrolled.saturating_add_signed(rows),
+        }
+    }
+
+    /// Several rows or lines.
+    fn page(&mut self, rows: isize) {
+        match self.view {
+            View::Domains => self.choose(rows),
+            _ => self.scrolled = self.scrolled.saturating_add_signed(rows),
+        }
     }
 
     fn fold(&mut self, key: KeyCode) {
@@ -224,7 +348,7 @@ impl Screen {
             _ => !self.unfolded.contains(&domain),
         };
         if vcpu.is_some() && key == KeyCode::Enter {
-            self.view = View::Vcpu;
+            self.toggle(View::Vcpu);
         } else if unfold {
             self.unfolded.insert(domain);
         } else {
@@ -240,7 +364,7 @@ impl Screen {
         self.place = places.get(next).copied();
     }
 
-    fn chosen(&self, places: &[Place]) -> Option<usize> {
+    pub(crate) fn chosen(&self, places: &[Place]) -> Option<usize> {
         places.iter().position(|place| Some(*place) == self.place)
     }
 
@@ -250,8 +374,7 @@ impl Screen {
         let domains = self.interval.iter().flat_map(|interval| &interval.domains);
         let mut domains: Vec<_> =
             domains.filter(|domain| domain.name.to_lowercase().contains(&filter)).collect();
-        if let Some(column) = self.sort {
-            let order = COLUMNS[column].order;
+        if let Some(Column { order, .. }) = self.sort {
             domains.sort_by(|a, b| order(b).total_cmp(&order(a)));
         }
         if self.reversed {
@@ -260,317 +383,29 @@ impl Screen {
         domains
     }
 
-    fn rows(&self) -> Vec<Row<'_>> {
+    pub(crate) fn rows(&self) -> Vec<Row<'_>> {
+        let Some(interval) = &self.interval else { return vec![] };
         let rows = self.domains().into_iter().flat_map(|domain| {
             let unfolded = self.unfolded.contains(&domain.id);
+            let row = Row { unit: self.unit, ..Row::of(interval, domain) };
             let vcpus = domain.vcpus.iter().filter(move |_| unfolded);
-            let vcpus = vcpus.map(move |vcpu| Row { domain, vcpu: Some(vcpu) });
-            [Row { domain, vcpu: None }].into_iter().chain(vcpus)
+            [row].into_iter().chain(vcpus.map(move |vcpu| row.vcpu(vcpu)))
         });
         rows.collect()
     }
 
-    fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<Place> {
         let place = |row: &Row| (row.domain.id, row.vcpu.map(|vcpu| vcpu.id));
         self.rows().iter().map(place).collect()
     }
 
-    /// Draws all of it.
-    pub fn draw(&mut self, frame: &mut Frame) {
-        let area = frame.area();
-        let (width, height) = (usize::from(area.width), usize::from(area.height));
-        let body = height.saturating_sub(3);
-        let mut lines = vec![self.heading(width), self.state(width)];
-        lines.extend(match self.view {
-            View::Domains => self.table(width, body),
-            View::Pcpus => self.pcpus(width),
-            View::Vcpu => self.vcpu(width),
-            View::Help => self.help(),
-        });
-        lines.truncate(height.saturating_sub(1));
-        frame.render_widget(Paragraph::new(lines), area);
-        if height > 3 {
-            let last = Rect { y: area.height - 1, height: 1, ..area };
-            let keys = match self.typing {
-                true => format!("show domains with: {}_   Enter: done  Esc: all", self.filter),
-                false => {
-                    "q quit  ? help  Enter unfold  v vCPU  p pCPUs  s sort  / filter  Space pause"
-                        .to_owned()
-                }
-            };
-            frame.render_widget(Line::styled(keys, self.faint()), last);
-        }
+    /// The chosen vCPU, the first of the chosen domain.
+    pub(crate) fn chosen_vcpu(&self) -> Option<(&DomainInterval, usize, &VcpuInterval)> {
+        let (domain, vcpu) = self.place.or_else(|| self.places().first().copied())?;
+        let domains = &self.interval.as_ref()?.domains;
+        let domain = domains.iter().find(|known| known.id == domain)?;
+        let chosen = |known: &VcpuInterval| vcpu.is_none_or(|vcpu| vcpu == known.id);
+        let (index, vcpu) = domain.vcpus.iter().enumerate().find(|(_, known)| chosen(known))?;
+        Some((domain, index, vcpu))
     }
-
-    fn heading(&self, width: usize) -> Line<'static> {
-        let text = self.interval.as_ref().map_or_else(
-            || "steelyard".to_owned(),
-            |interval| {
-                let when = interval.when();
-                let left = width.saturating_sub(when.chars().count() + 1);
-                format!("{} {when}", fitted(&interval.title(), left))
-            },
-        );
-        Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
-    }
-
-    fn state(&self, width: usize) -> Line<'static> {
-        let Some(interval) = &self.interval else { return Line::raw("looking for the first time") };
-        let mut words = vec![];
-        if self.paused {
-            words.push("paused".to_owned());
-        }
-        if !self.status.is_empty() {
-            words.push(self.status.clone());
-        }
-        if let Some(column) = self.sort {
-            words.push(format!("by {}", COLUMNS[column].title));
-        }
-        if !self.filter.is_empty() {
-            words.push(format!("with \"{}\"", self.filter));
-        }
-        let words = words.join(", ");
-        let bar = width.saturating_sub(words.chars().count() + 7).min(50);
-        let mut spans = vec![Span::raw("pCPUs ")];
-        spans.extend(self.bar(interval.busy_percent(), 0.0, bar));
-        spans.push(Span::raw(format!(" {words}")));
-        Line::from(spans)
-    }
-
-    fn table(&mut self, width: usize, height: usize) -> Vec<Line<'static>> {
-        let places = self.places();
-        let chosen = self.chosen(&places).unwrap_or(0);
-        self.place = places.get(chosen).copied();
-        // The first line is that of the titles.
-        let shown = height.saturating_sub(1).max(1);
-        self.top = self.top.clamp((chosen + 1).saturating_sub(shown), chosen);
-        let domains = self.interval.as_ref().map_or(&[][..], |interval| &interval.domains);
-        let layout = Layout::new(width, domains);
-        let mut titles = fitted("DOMAIN", layout.name);
-        if layout.bar > 0 {
-            titles.push_str(&" ".repeat(layout.bar + 1));
-        }
-        for column in &layout.columns {
-            titles.push_str(&format!(" {:>1$}", column.title, column.width));
-        }
-        let mut lines = vec![Line::styled(titles, Style::new().add_modifier(Modifier::UNDERLINED))];
-        let rows = self.rows();
-        if rows.is_empty() {
-            let text = match (&self.interval, self.filter.is_empty()) {
-                (Some(_), true) => NOBODY,
-                (Some(_), false) => "no domain has this in its name; Esc shows all",
-                (None, _) => "",
-            };
-            lines.push(Line::raw(text));
-        }
-        for (index, row) in rows.iter().enumerate().skip(self.top).take(shown) {
-            lines.push(self.row(*row, &layout, index == chosen));
-        }
-        lines
-    }
-
-    fn row(&self, row: Row, layout: &Layout, chosen: bool) -> Line<'static> {
-        let (mark, indent) = match row.vcpu {
-            Some(_) => ("", VCPU_INDENT),
-            None if self.unfolded.contains(&row.domain.id) => ("-", DOMAIN_INDENT),
-            None => ("+", DOMAIN_INDENT),
-        };
-        let name = fitted(&format!("{mark:<indent$}{}", row.name()), layout.name);
-        let mut spans = vec![Span::raw(name)];
-        if row.domain.ended {
-            spans.push(Span::styled(" ended", self.faint()));
-        } else {
-            if layout.bar > 0 {
-                let vcpus = if row.vcpu.is_some() { 1 } else { row.domain.vcpus.len().max(1) };
-                let waited = row.rates().waited_percent / vcpus as f64;
-                spans.push(Span::raw(" "));
-                spans.extend(self.bar(row.average_percent(), waited, layout.bar));
-            }
-            for column in &layout.columns {
-                let text = (column.text)(row).unwrap_or_default();
-                spans.push(Span::raw(format!(" {text:>0$}", column.width)));
-            }
-        }
-        let style =
-            if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-        Line::from(spans).style(style)
-    }
-
-    fn pcpus(&self, width: usize) -> Vec<Line<'static>> {
-        let Some(interval) = &self.interval else { return vec![] };
-        let vcpus = || {
-            let domains = interval.domains.iter();
-            domains.flat_map(|domain| domain.vcpus.iter().map(move |vcpu| (domain, vcpu)))
-        };
-        let strip = (width / 4).clamp(8, STRIP);
-        let mut lines = vec![Line::styled(
-            format!("pCPU {:1$} BUSY%  {2:<strip$}  vCPUs that run or wait here", "", 12, "BEFORE"),
-            Style::new().add_modifier(Modifier::UNDERLINED),
-        )];
-        for (number, busy) in interval.pcpus_busy_percent.iter().enumerate() {
-            let mut spans = vec![Span::raw(format!("{number:>4} "))];
-            spans.extend(self.bar(*busy, 0.0, 12));
-            spans.push(Span::raw(format!(" {:>5}  ", percent(*busy))));
-            let newest = self.strips.iter().rev().take(strip).rev();
-            let levels: String =
-                newest.map(|busy| self.level(busy.get(number).copied().unwrap_or(0.0))).collect();
-            spans.push(Span::raw(format!("{levels:<strip$}  ")));
-            let here = vcpus().filter(|(_, vcpu)| {
-                vcpu.pcpu == Some(number as u32)
-                    && !matches!(vcpu.state, None | Some(State::Blocked))
-            });
-            let here: Vec<_> =
-                here.map(|(domain, vcpu)| format!("{}/{}", domain.name, vcpu.name)).collect();
-            spans.push(Span::raw(here.join(", ")));
-            lines.push(Line::from(spans));
-        }
-        if vcpus().all(|(_, vcpu)| vcpu.pcpu.is_none()) {
-            lines.push(Line::styled("where vCPUs are is not known", self.faint()));
-        }
-        lines
-    }
-
-    fn vcpu(&self, width: usize) -> Vec<Line<'static>> {
-        let found =
-            self.interval.iter().flat_map(|interval| &interval.domains).find_map(|domain| {
-                let (of, vcpu) = self.place?;
-                let chosen = |known: &&VcpuInterval| vcpu.is_none_or(|vcpu| vcpu == known.id);
-                (domain.id == of).then(|| Some((domain, domain.vcpus.iter().find(chosen)?)))?
-            });
-        let Some((domain, vcpu)) = found else {
-            return vec![Line::raw("it is not there any more")];
-        };
-        let rates = &vcpu.rates;
-        let per_s =
-            |rate: Option<f64>| rate.map_or("not seen".to_owned(), |rate| format!("{rate:.1}"));
-        let mut lines = vec![
-            Line::styled(
-                format!("{}, {}", domain.name, vcpu.name),
-                Style::new().add_modifier(Modifier::UNDERLINED),
-            ),
-            Line::raw(format!(
-                "gotten {} %   waited {} %   blocked {} %",
-                percent(rates.gotten_percent),
-                percent(rates.waited_percent),
-                percent(rates.blocked_percent),
-            )),
-            Line::raw(format!(
-                "per second: switches {:.1}   migrations {}   preemptions {}",
-                rates.switches_per_s,
-                per_s(rates.migrations_per_s),
-                per_s(rates.preemptions_per_s),
-            )),
-            Line::raw(""),
-        ];
-        let Some(waits) = &rates.waits else {
-            lines.push(Line::raw("Single waits are not seen by this source."));
-            return lines;
-        };
-        match &rates.worst_wait {
-            Some(worst) => {
-                lines.push(Line::raw(format!(
-                    "Worst wait: {}, from {:.6} s on. Meanwhile there ran:",
-                    time(worst.length_ns),
-                    worst.start_ns as f64 / 1e9,
-                )));
-                for ran in worst.ran.iter().take(5) {
-                    let (name, vcpu, ran) = (&ran.domain, ran.vcpu, time(ran.ran_ns));
-                    lines.push(Line::raw(format!(
-                        "  {}  {ran:>6}",
-                        fitted(&format!("{name}/{vcpu}"), 24)
-                    )));
-                }
-            }
-            None => {
-                lines.push(Line::raw("It has never waited."));
-                return lines;
-            }
-        }
-        lines.push(Line::raw(""));
-        lines.push(Line::raw("Waits that ended, by their length:"));
-        let all: u128 = waits.iter().map(|&(_, count)| u128::from(count)).sum();
-        for (bound_ns, count) in by_octave(waits) {
-            let share = 100.0 * count as f64 / all.max(1) as f64;
-            let mut spans = vec![Span::raw(format!("  up to {:>6} {count:>8} ", time(bound_ns)))];
-            spans.extend(self.bar(share, 0.0, width.saturating_sub(26).min(50)));
-            lines.push(Line::from(spans));
-        }
-        lines
-    }
-
-    fn help(&self) -> Vec<Line<'static>> {
-        let mut lines: Vec<_> = [
-            "Up Down PgUp PgDn Home End  choose   Enter Right Left  unfold, fold   a  all",
-            "v  waits of one vCPU   p  pCPUs   s  sort by next column   r  reverse   /  filter",
-            "Space  pause   + -  interval or speed   q  quit",
-            "of a recording:  . ,  one forwards, back   > <  ten   [ ]  first, last",
-            "",
-        ]
-        .map(Line::raw)
-        .to_vec();
-        for column in &COLUMNS {
-            lines.push(Line::raw(format!("{:<7} {}", column.title, column.help)));
-        }
-        let unseen = self.interval.iter().flat_map(|interval| &interval.host.unseen);
-        lines.extend(unseen.map(|what| Line::raw(format!("Not seen: {what}"))));
-        lines
-    }
-
-    /// Two parts of a whole as a bar.
-    fn bar(&self, first: f64, second: f64, width: usize) -> Vec<Span<'static>> {
-        // Eighths of characters.
-        let eighths =
-            |percent: f64| ((percent / 100.0).clamp(0.0, 1.0) * width as f64 * 8.0) as usize;
-        let end = eighths(first + second).div_ceil(8);
-        let (mut bar, full) = match self.looks.blocks {
-            true => ("█".repeat(eighths(first) / 8), eighths(first) / 8),
-            false => {
-                let full = (eighths(first) + 4) / 8;
-                ("#".repeat(full), full)
-            }
-        };
-        let mut length = full;
-        if self.looks.blocks && eighths(first) % 8 > 0 {
-            bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths(first) % 8 - 1]);
-            length += 1;
-        }
-        let waited = if second > 0.0 { end.saturating_sub(length) } else { 0 };
-        let mark = if self.looks.blocks { "░" } else { ":" };
-        let rest = width.saturating_sub(length + waited);
-        vec![
-            Span::styled(bar, self.colored(Color::Green)),
-            Span::styled(mark.repeat(waited), self.colored(Color::Red)),
-            Span::raw(" ".repeat(rest)),
-        ]
-    }
-
-    fn level(&self, percent: f64) -> char {
-        let levels: &[char] = match self.looks.blocks {
-            true => &[' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-            false => &[' ', '.', '-', '=', '#'],
-        };
-        let last = levels.len() - 1;
-        levels[((percent / 100.0 * last as f64).round() as usize).min(last)]
-    }
-
-    fn colored(&self, color: Color) -> Style {
-        if self.looks.color { Style::new().fg(color) } else { Style::new() }
-    }
-
-    fn faint(&self) -> Style {
-        Style::new().add_modifier(Modifier::DIM)
-    }
-}
-
-/// Buckets of twice the length each.
-fn by_octave(waits: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut octaves: Vec<(u64, u64)> = vec![];
-    for &(bound_ns, count) in waits {
-        let octave_ns = bound_ns.checked_next_power_of_two().unwrap_or(u64::MAX);
-        match octaves.last_mut() {
-            Some((last_ns, total)) if *last_ns == octave_ns => *total = total.saturating_add(count),
-            _ => octaves.push((octave_ns, count)),
-        }
-    }
-    octaves
 }

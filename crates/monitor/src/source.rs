@@ -63,12 +63,15 @@ impl Source {
     pub fn pause(&self, interval: Duration, between_ns: u64, speed: Option<f64>) -> Duration {
         match (self, speed) {
             (Source::Linux(_) | Source::Xen(_), _) => interval,
-            (_, Some(speed)) if speed > 0.0 => {
-                Duration::from_secs_f64((between_ns as f64 / 1e9 / speed).min(LONGEST_S))
-            }
-            _ => Duration::ZERO,
+            (_, Some(speed)) => at_speed(between_ns, speed),
+            (_, None) => Duration::ZERO,
         }
     }
+}
+
+/// How long this lasts at so many times the speed, which is above 0.
+pub(crate) fn at_speed(between_ns: u64, speed: f64) -> Duration {
+    Duration::from_secs_f64((between_ns as f64 / 1e9 / speed).min(LONGEST_S))
 }
 
 /// Why a live source cannot be watched any more.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::columns::{Layout, Row, fitted, harmless, percent, time};
+use crate::columns::{Layout, Row, Unit, fitted, harmless, percent, time};
 use crate::interval::Interval;
 use steelyard_recording::Host;
 
@@ -14,19 +14,20 @@ pub(crate) const NOBODY: &str =
 impl Interval {
     /// All that is known of domains and vCPUs, in lines of so many characters.
     pub fn to_table(&self, width: usize) -> String {
-        let layout = Layout::new(width, &self.domains);
+        let layout = Layout::new(width, self);
         let mut out = format!("{}, {}\n", self.title(), self.when());
         let mut header = format!("{:<1$}", "DOMAIN", layout.name);
         if layout.bar > 0 {
             let _ = write!(header, " {:1$}", "", layout.bar);
         }
         for column in &layout.columns {
-            let _ = write!(header, " {:>1$}", column.title, column.width);
+            let _ = write!(header, " {:>1$}", column.title(Unit::default()), column.width);
         }
         let _ = writeln!(out, "{}", header.trim_end());
         for domain in &self.domains {
-            let vcpus = domain.vcpus.iter().map(|vcpu| Row { domain, vcpu: Some(vcpu) });
-            for row in [Row { domain, vcpu: None }].into_iter().chain(vcpus) {
+            let row = Row::of(self, domain);
+            let vcpus = domain.vcpus.iter().map(|vcpu| row.vcpu(vcpu));
+            for row in [row].into_iter().chain(vcpus) {
                 let indent = if row.vcpu.is_some() { "  " } else { "" };
                 let mut line = fitted(&format!("{indent}{}", row.name()), layout.name);
                 if domain.ended {
@@ -89,14 +90,30 @@ impl Interval {
 
     /// Its end, as time of day or since the beginning of a simulation, and its length.
     pub(crate) fn when(&self) -> String {
-        let end = match self.host.began_unix_ns {
+        let zone = if self.host.began_unix_ns.is_some() { " UTC" } else { " s" };
+        format!("{}{zone} over {}", self.clock(self.time_ns), time(self.length_ns))
+    }
+
+    /// A time since the source began: the time of day, or seconds of a simulation.
+    pub(crate) fn clock(&self, time_ns: u64) -> String {
+        match self.host.began_unix_ns {
             Some(began_ns) => {
-                let s = (began_ns.saturating_add(self.time_ns) / 1_000_000_000) % 86_400;
-                format!("{:02}:{:02}:{:02} UTC", s / 3600, s / 60 % 60, s % 60)
+                let s = (began_ns.saturating_add(time_ns) / 1_000_000_000) % 86_400;
+                format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
             }
-            None => format!("{:.3} s", self.time_ns as f64 / 1e9),
-        };
-        format!("{end} over {}", time(self.length_ns))
+            None => format!("{:.3}", time_ns as f64 / 1e9),
+        }
+    }
+
+    /// The same to be told from others nearby.
+    pub(crate) fn moment(&self, time_ns: u64) -> String {
+        match self.host.began_unix_ns {
+            Some(began_ns) => {
+                let ms = began_ns.saturating_add(time_ns) / 1_000_000 % 1000;
+                format!("{}.{ms:03}", self.clock(time_ns))
+            }
+            None => format!("{:.6} s", time_ns as f64 / 1e9),
+        }
     }
 }
 

@@ -11,13 +11,17 @@ use ratatui::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 use steelyard_monitor::{Action, Interval, Looks, Screen};
-use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu, Waits};
-use steelyard_simulator::measure::{Ran, WorstWait};
+use steelyard_recording::{
+    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
+};
+use steelyard_simulator::measure::{Ran, Segment, WorstWait};
 
 const MS: u64 = 1_000_000;
 
-/// Two domains over a second: "web" with two vCPUs and "batch" with one.
-fn interval() -> Interval {
+/// Two domains after so many seconds: "web" with two vCPUs and "batch" with one. In each second
+/// "batch" runs on pCPU 0 while the first vCPU of "web" waits, then that runs there; the second runs on
+/// pCPU 1, where a thread of the host runs after it.
+fn snapshot(second: u64) -> Snapshot {
     let vcpu = |id| Vcpu { id, name: format!("vCPU {id}") };
     let domain = |id, name: &str, weight, vcpus| Domain {
         id,
@@ -36,46 +40,73 @@ fn interval() -> Interval {
         },
         domains: vec![domain(1, "web", 512, 2), domain(2, "batch", 256, 1)],
     });
-    let figures = |gotten_ms: u64, waited_ms: u64, pcpu, waits: &[(u64, u64)]| Figures {
-        state: Some(if waited_ms > 0 { State::Waiting } else { State::Running }),
+    let figures = |gotten_ms: u64, waited_ms: u64, state, pcpu, waits: &[(u64, u64)]| Figures {
+        state: Some(state),
         pcpu: Some(pcpu),
-        gotten_ns: gotten_ms * MS,
-        waited_ns: waited_ms * MS,
-        switches: gotten_ms,
+        gotten_ns: gotten_ms * MS * second,
+        waited_ns: waited_ms * MS * second,
+        switches: gotten_ms * second,
         migrations: Some(3),
         preemptions: Some(0),
         waits: Some(Waits {
-            histogram: waits.to_vec(),
-            worst: waits.last().map(|&(length_ns, _)| WorstWait {
+            histogram: waits.iter().map(|&(bound, count)| (bound, count * second)).collect(),
+            worst: waits.last().filter(|_| second > 0).map(|&(length_ns, _)| WorstWait {
                 vcpu: 0,
                 start_ns: 250 * MS,
                 length_ns,
                 ran: vec![Ran { domain: "batch".to_owned(), vcpu: 0, ran_ns: length_ns }],
             }),
         }),
-        policy: None,
+        policy: (pcpu == 0).then(|| PolicyState {
+            weight: 400,
+            slice_ns: Some(5 * MS),
+            credit: -12,
+            class: Some("over".to_owned()),
+            boosted: waited_ms == 250,
+        }),
     };
-    let nothing = Snapshot {
-        structure: structure.clone(),
-        time_ns: 0,
-        idle_ns: vec![0, 0],
-        vcpus: vec![figures(0, 0, 0, &[]); 3],
-        segments: vec![],
-        others: vec![],
+    let from_ns = second.saturating_sub(1) * 1000 * MS;
+    let segment = |domain, vcpu, pcpu, start_ms: u64, end_ms: u64| Segment {
+        domain,
+        vcpu,
+        pcpu,
+        start_ns: from_ns + start_ms * MS,
+        end_ns: from_ns + end_ms * MS,
     };
-    let after = Snapshot {
+    let segments = vec![
+        segment(0, 1, Some(1), 0, 100),
+        segment(1, 0, Some(0), 0, 250),
+        segment(0, 0, None, 0, 250),
+        segment(0, 0, Some(0), 250, 750),
+        segment(1, 0, None, 250, 350),
+    ];
+    let other = OtherRun {
+        name: "kworker".into(),
+        pcpu: 1,
+        start_ns: from_ns + 100 * MS,
+        end_ns: from_ns + 500 * MS,
+    };
+    Snapshot {
         structure,
-        time_ns: 1000 * MS,
-        idle_ns: vec![0, 500 * MS],
+        time_ns: 1000 * MS * second,
+        idle_ns: vec![0, 500 * MS * second],
         vcpus: vec![
-            figures(500, 250, 0, &[(MS, 90), (30 * MS, 10)]),
-            figures(100, 0, 1, &[]),
-            figures(900, 100, 0, &[(2 * MS, 50)]),
+            figures(500, 250, State::Waiting, 0, &[(MS, 90), (30 * MS, 10)]),
+            figures(100, 0, State::Blocked, 1, &[]),
+            // It runs still, for 250 ms now.
+            figures(500, 100, State::Running, 0, &[(2 * MS, 50)]),
         ],
-        segments: vec![],
-        others: vec![],
-    };
-    Interval::between(&nothing, &after)
+        segments: if second > 0 { segments } else { vec![] },
+        others: if second > 0 { vec![other] } else { vec![] },
+    }
+}
+
+fn interval_until(second: u64) -> Interval {
+    Interval::between(&snapshot(second - 1), &snapshot(second))
+}
+
+fn interval() -> Interval {
+    interval_until(1)
 }
 
 fn screen() -> Screen {
@@ -93,12 +124,6 @@ fn drawn(screen: &mut Screen, width: u16, height: u16) -> String {
     rows.map(|row| row.trim_end().to_owned() + "\n").collect()
 }
 
-/// One of `tests/data`.
-fn expected(name: &str) -> String {
-    let path = format!("{}/tests/data/{name}.screen", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).unwrap()
-}
-
 fn press(screen: &mut Screen, keys: &str) {
     for key in keys.chars() {
         let code = match key {
@@ -114,12 +139,29 @@ fn press(screen: &mut Screen, keys: &str) {
 #[test]
 fn the_screen_is_this() {
     let mut screen = screen();
+    screen.show(interval_until(2));
     press(&mut screen, "\n");
-    assert_eq!(drawn(&mut screen, 80, 12), expected("domains"));
+    is_drawn(&mut screen, 80, 12, "domains");
+    is_drawn(&mut screen, 200, 14, "domains-wide");
     press(&mut screen, "Vv");
-    assert_eq!(drawn(&mut screen, 80, 18), expected("vcpu"));
+    is_drawn(&mut screen, 80, 18, "vcpu");
+    is_drawn(&mut screen, 200, 18, "vcpu-wide");
     press(&mut screen, "p");
-    assert_eq!(drawn(&mut screen, 80, 8), expected("pcpus"));
+    is_drawn(&mut screen, 80, 10, "pcpus");
+    is_drawn(&mut screen, 200, 10, "pcpus-wide");
+    press(&mut screen, "?");
+    is_drawn(&mut screen, 80, 24, "help");
+}
+
+/// As one of `tests/data`.
+fn is_drawn(screen: &mut Screen, width: u16, height: u16, name: &str) {
+    let path = format!("{}/tests/data/{name}.screen", env!("CARGO_MANIFEST_DIR"));
+    let drawn = drawn(screen, width, height);
+    if std::env::var_os("WRITE_SCREENS").is_some() {
+        std::fs::write(&path, &drawn).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(drawn == expected, "{name} is now\n{drawn}");
 }
 
 #[test]
@@ -142,7 +184,13 @@ fn keys_choose_what_is_seen() {
     assert!(drawn(&mut screen, 80, 24).contains("+ web"));
     press(&mut screen, "?");
     let help = drawn(&mut screen, 80, 24);
-    assert!(help.contains("WAIT%") && help.contains("Not seen: The future."), "{help}");
+    assert!(help.contains("WAIT%") && help.contains("lines more"), "{help}");
+    // It goes no further than to its end.
+    for _ in 0..99 {
+        press(&mut screen, "V");
+    }
+    let end = drawn(&mut screen, 80, 24);
+    assert!(end.contains("Not seen: The future.") && end.contains("MEANWHILE"), "{end}");
     let key = |screen: &mut Screen, code| screen.key(KeyEvent::new(code, KeyModifiers::NONE));
     assert_eq!(key(&mut screen, KeyCode::Char('q')), Action::Quit);
     assert_eq!(key(&mut screen, KeyCode::Char(' ')), Action::Pause);
@@ -173,7 +221,7 @@ fn who_is_chosen_is_on_the_screen() {
     press(&mut screen, "aVVVV");
     // One row of the table is left beside its titles.
     let small = drawn(&mut screen, 80, 5);
-    assert!(small.contains("vCPU 0") && small.contains("90.0"), "{small}");
+    assert!(small.contains("vCPU 0") && small.contains("10.0 2.00ms"), "{small}");
 }
 
 #[test]
@@ -190,9 +238,74 @@ fn the_mouse_chooses_and_unfolds() {
     assert!(folded.contains("+ batch"), "{folded}");
     let unfolded = click(&mut screen, 4);
     assert!(unfolded.contains("+ web") && unfolded.contains("- batch"), "{unfolded}");
+    // A title sorts, a second time the other way round; over the names, as they come.
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    let at = |column| MouseEvent { kind, column, row: 2, modifiers: KeyModifiers::NONE };
+    let wait = folded.lines().nth(2).unwrap().find("WAIT%").unwrap() as u16;
+    for (column, sorted) in [(wait, "by WAIT%"), (wait + 4, "by WAIT%, reversed"), (3, "###\n")] {
+        screen.mouse(at(column));
+        assert!(drawn(&mut screen, 80, 24).contains(sorted));
+    }
     // There is nothing.
     assert_eq!(click(&mut screen, 0), unfolded);
     assert_eq!(click(&mut screen, 20), unfolded);
+}
+
+#[test]
+fn who_comes_is_marked_and_who_went_fades() {
+    let without = |second, gone: usize| {
+        let mut snapshot = snapshot(second);
+        let mut structure = (*snapshot.structure).clone();
+        structure.domains.remove(gone);
+        snapshot.structure = Arc::new(structure);
+        match gone {
+            0 => drop(snapshot.vcpus.drain(..2)),
+            _ => drop(snapshot.vcpus.pop()),
+        }
+        snapshot.segments.clear();
+        snapshot
+    };
+    let mut screen = Screen::new(Looks { blocks: false, color: false });
+    screen.show(Interval::between(&without(0, 1), &without(1, 1)));
+    assert!(!drawn(&mut screen, 80, 24).contains("+ batch"));
+    screen.show(Interval::between(&without(1, 1), &snapshot(2)));
+    let came = drawn(&mut screen, 80, 24);
+    assert!(came.contains("+ web") && came.contains("+*batch"), "{came}");
+    screen.show(Interval::between(&snapshot(2), &without(3, 0)));
+    let mut shown = 0;
+    for second in 4..20 {
+        let screen_now = drawn(&mut screen, 80, 24);
+        shown += u32::from(screen_now.contains("+ web        ended"));
+        screen.show(Interval::between(&without(second - 1, 0), &without(second, 0)));
+    }
+    assert!(shown > 1 && shown < 10, "{shown}");
+    let long_after = drawn(&mut screen, 80, 24);
+    assert!(long_after.contains("+ batch") && !long_after.contains("+ web"), "{long_after}");
+}
+
+#[test]
+fn shares_are_told_in_other_units() {
+    let mut screen = screen();
+    for (titles, web) in
+        [("CPU%", "60.0   76.7"), ("CPU%H", "30.0   38.3"), ("CPUms", "600.0  766.7")]
+    {
+        let drawn = drawn(&mut screen, 80, 24);
+        assert!(drawn.contains(titles) && drawn.contains(web), "{drawn}");
+        press(&mut screen, "u");
+    }
+    assert!(drawn(&mut screen, 80, 24).contains("CPU% "));
+}
+
+#[test]
+fn history_goes_back_with_time() {
+    let mut screen = screen();
+    press(&mut screen, "v");
+    let waits =
+        |screen: &mut Screen| drawn(screen, 80, 40).matches("meanwhile batch/0 250ms").count();
+    for (second, seen) in [(2, 2), (3, 3), (2, 2), (1, 1), (2, 2), (9, 1)] {
+        screen.show(interval_until(second));
+        assert_eq!(waits(&mut screen), seen, "{second}");
+    }
 }
 
 #[test]
@@ -231,8 +344,8 @@ fn bars_are_those_that_were_published() {
         "web      vCPU 0   50.0 % |################                |",
         "         vCPU 1   10.0 % |###                             |",
         "         average  30.0 % |##########                      |",
-        "batch    vCPU 0   90.0 % |#############################   |",
-        "         average  90.0 % |#############################   |",
+        "batch    vCPU 0   50.0 % |################                |",
+        "         average  50.0 % |################                |",
     ];
     assert_eq!(bars.lines().skip(1).collect::<Vec<_>>(), expected);
 }

@@ -226,7 +226,7 @@ pub struct Compare {
 }
 
 /// What is watched: this host, unless something else is named.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Watched {
     /// Watch a simulation of this scenario, recording or VM description instead.
     #[arg(long, value_name = "INPUT", value_hint = ValueHint::FilePath)]

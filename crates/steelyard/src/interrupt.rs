@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C. As long as no file is being written the process just ends, in the midst of whatever it
+//! Ctrl-C, and other signals that ask to end. As long as no file is being written the process just ends, in the midst of whatever it
 //! does; while files are being written the writer is asked to give up and to clean up.
 
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{io, thread};
+use std::{fs, io, thread};
 
 use indicatif::ProgressBar;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, interrupted};
@@ -41,7 +41,11 @@ impl Interrupt {
     pub fn watch() -> Result<Arc<Interrupt>, Failure> {
         let interrupt = Arc::new(Interrupt::default());
         let in_thread = interrupt.clone();
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::System {
+        let mut heeded = vec![SIGINT, SIGTERM];
+        if !is_ignored(SIGHUP) {
+            heeded.push(SIGHUP);
+        }
+        let mut signals = Signals::new(heeded).map_err(|error| Failure::System {
             what: "listen for signals",
             error: error.to_string(),
         })?;
@@ -89,6 +93,14 @@ impl Interrupt {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether whoever started this process wants it to go on after this signal, as `nohup` does.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The error of a writer that was asked to give up. Not [`io::ErrorKind::Interrupted`], which means

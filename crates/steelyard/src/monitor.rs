@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steelyard top` and `steelyard record`: who gets the CPUs of a host, and who waits.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::iter;
@@ -9,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anstream::{AutoStream, ColorChoice};
 use steelyard_monitor::{
-    Interval, LinuxSource, PerfettoTrace, SimulationSource, Source, XenSource,
+    Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
+    fill_screen,
 };
 use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load};
@@ -30,10 +33,6 @@ pub const ATTENTION: Duration = Duration::from_millis(50);
 
 pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
     let Top { watched, replay, speed, batch, json, simple } = arguments;
-    let mut source = match replay {
-        Some(path) => recording(path)?,
-        None => open(watched, None)?,
-    };
     let print: &dyn Fn(&Interval) -> Result<String, Failure> = match (json, simple) {
         (true, _) => &|interval| {
             let text = serde_json::to_string(interval);
@@ -43,16 +42,22 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
         _ => &|interval| Ok(interval.to_table(terminal::width()) + "\n"),
     };
     if !json && !simple && batch.is_none() {
+        let help = "print with `--batch N`, `--json` or `--simple`";
         if !io::stdout().is_terminal() {
             let message = "standard output is no terminal that could be filled";
-            let help = "print with `--batch N`, `--json` or `--simple`";
             return Err(Diagnostic::of_file("top", message).with_help(help).into());
         }
-        return interrupt.until_asked(|asked| {
-            steelyard_monitor::fill_screen(source, interval(watched), speed.unwrap_or(1.0), asked)
-                .map_err(watching)
-        });
+        if env::var("TERM").is_ok_and(|term| term == "dumb") {
+            let message = "this terminal says that it is dumb: it cannot be filled";
+            return Err(Diagnostic::of_file("top", message).with_help(help).into());
+        }
+        let (of, replay) = (watched.clone(), replay.clone());
+        let open = move || source(&of, replay.as_deref());
+        let (every, speed) = (interval(watched), speed.unwrap_or(1.0));
+        let color = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+        return interrupt.until_asked(|asked| fill_screen(open, every, speed, color, asked));
     }
+    let mut source = source(watched, replay.as_deref())?;
     let mut left = batch.map_or(u32::MAX, u32::from);
     let mut last: Option<Snapshot> = None;
     let mut due = Instant::now();
@@ -120,6 +125,14 @@ pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), 
     })
 }
 
+/// What `top` shows.
+fn source(watched: &Watched, replay: Option<&Path>) -> Result<Source, Failure> {
+    match replay {
+        Some(path) => recording(path),
+        None => open(watched, None),
+    }
+}
+
 fn interval(watched: &Watched) -> Duration {
     Duration::from_nanos(watched.interval.0)
 }
@@ -181,6 +194,12 @@ fn recording(path: &Path) -> Result<Source, Failure> {
         terminal::note(&format!("{name}: {words}; {count} samples can be read"));
     }
     Ok(Source::Recording(recording, 0))
+}
+
+impl From<ScreenError> for Failure {
+    fn from(error: ScreenError) -> Failure {
+        watching(error)
+    }
 }
 
 pub fn watching(error: impl std::fmt::Display) -> Failure {

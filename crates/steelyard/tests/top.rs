@@ -9,13 +9,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use steelyard_monitor::FullScreen;
 use tempfile::TempDir;
 
 const SCENARIO: &str = r#"
@@ -203,13 +204,17 @@ impl VirtualMachine {
     fn start() -> VirtualMachine {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let (starts, started) = mpsc::channel();
         let busy = move || {
+            // From now on it has its name.
+            starts.send(()).unwrap();
             let begin = Instant::now();
             while !stopped.load(Ordering::Relaxed) && begin.elapsed() < PATIENCE {
                 std::hint::spin_loop();
             }
         };
         let vcpu = thread::Builder::new().name("CPU 0/KVM".to_owned()).spawn(busy).unwrap();
+        started.recv().unwrap();
         VirtualMachine(stop, Some(vcpu))
     }
 }
@@ -271,11 +276,15 @@ impl<'a> Person<'a> {
     /// Runs the command; its number is in the file `pid`, afterwards the screen has its exit code and
     /// how the terminal is set.
     fn starts(directory: &'a TempDir, width: u16, height: u16, arguments: &str) -> Person<'a> {
+        let program = env!("CARGO_BIN_EXE_steelyard");
+        Person::sits_at(directory, width, height, &format!("{program} {arguments}"))
+    }
+
+    fn sits_at(directory: &'a TempDir, width: u16, height: u16, command: &str) -> Person<'a> {
         let person =
             Person { directory: directory.path(), socket: format!("socket-{width}x{height}") };
-        let program = env!("CARGO_BIN_EXE_steelyard");
         let script = format!(
-            "echo before; sh -c 'echo $$ > pid; exec {program} {arguments}'; \
+            "echo before; sh -c 'echo $$ > pid; exec {command}'; \
              echo \"code $?$(stty -a | grep -o '.icanon')\"; sleep 60"
         );
         let (width, height) = (width.to_string(), height.to_string());
@@ -298,6 +307,11 @@ impl<'a> Person<'a> {
             .env_remove("TMUX")
             .output()
             .unwrap()
+    }
+
+    fn process(&self) -> Pid {
+        let pid = fs::read_to_string(self.directory.join("pid")).unwrap();
+        Pid::from_raw(pid.trim().parse().unwrap()).unwrap()
     }
 
     fn types(&self, keys: &[&str]) {
@@ -351,8 +365,10 @@ fn a_person_finds_their_way_through_a_recording() {
         assert!(!screen.contains("- web"), "{screen}");
         person.types(&["v"]);
         person.reads(&["batch-1, vCPU 0", "Waits that ended"]);
+        person.types(&["p"]);
+        person.reads(&["BEFORE", "QUEUE"]);
         person.types(&["?"]);
-        person.reads(&["Not seen:", "WAIT%"]);
+        person.reads(&["unfold or fold", "WAIT%"]);
         // Sizes change while it runs.
         person.types(&["Escape"]);
         person.reads(&["DOMAIN"]);
@@ -367,11 +383,88 @@ fn a_person_finds_their_way_through_a_recording() {
 
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
-    let directory = directory();
-    let person = Person::starts(&directory, 80, 24, "top --interval 200ms");
-    person.reads(&["pCPUs", "every 200ms", "q quit"]);
-    let pid = fs::read_to_string(directory.path().join("pid")).unwrap();
-    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    for signal in [Signal::TERM, Signal::HUP] {
+        let directory = TempDir::new().unwrap();
+        let person = Person::starts(&directory, 80, 24, "top --interval 200ms");
+        person.reads(&["pCPUs", "every 200ms", "q quit"]);
+        kill_process(person.process(), signal).unwrap();
+        person.has_the_terminal_back();
+    }
+}
+
+#[test]
+fn a_panic_leaves_the_terminal_as_it_was() {
+    let directory = TempDir::new().unwrap();
+    let test = std::env::current_exe().unwrap();
+    let command = format!(
+        "env RUST_BACKTRACE=0 {} --exact fills_the_terminal_and_panics --ignored",
+        test.display()
+    );
+    let person = Person::sits_at(&directory, 80, 24, &command);
+    person.reads(&["before", "with the terminal filled", "code 101 icanon"]);
+}
+
+#[test]
+#[ignore = "it is run by another test, in a terminal"]
+fn fills_the_terminal_and_panics() {
+    let _screen = FullScreen::enter().unwrap();
+    panic!("with the terminal filled");
+}
+
+#[test]
+fn a_simulation_goes_back_as_well_as_forwards() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("small.toml"), SCENARIO).unwrap();
+    let person = Person::starts(&directory, 100, 30, "top --simulate small.toml --interval 10ms");
+    person.reads(&["31 of 31", "at its end"]);
+    person.types(&["<"]);
+    let last = person.reads(&["paused", "21 of 31", "0.200 s over"]);
+    person.types(&["b", "Space"]);
+    person.reads(&["2 of 31", "backwards, at its beginning", "0.010 s over"]);
+    // What was is what it was before.
+    person.types(&["Space", "b", "]", "<"]);
+    assert_eq!(person.reads(&["paused, 21 of 31", "0.200 s over"]), last);
+    person.types(&["q"]);
     person.has_the_terminal_back();
+}
+
+#[test]
+fn a_source_that_stalls_holds_up_nobody() {
+    let directory = TempDir::new().unwrap();
+    for known in ["proc/self", "groups"] {
+        fs::create_dir_all(directory.path().join(known)).unwrap();
+    }
+    let stat = directory.path().join("proc/stat");
+    fs::write(directory.path().join("proc/self/schedstat"), "").unwrap();
+    fs::write(&stat, "cpu0 1 0 1 100 0\n").unwrap();
+    let arguments = "top --proc proc --groups groups --interval 100ms";
+    let person = Person::starts(&directory, 80, 24, arguments);
+    person.reads(&["1 pCPUs", "no virtual machine"]);
+    // Nobody ever writes to it.
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::rename(&pipe, &stat).unwrap();
+    person.reads(&["no answer for 2 s"]);
+    person.types(&["?"]);
+    person.reads(&["unfold or fold a domain", "no answer for"]);
+    person.types(&["q"]);
+    person.has_the_terminal_back();
+}
+
+#[test]
+fn it_is_suspended_and_goes_on() {
+    let directory = directory();
+    let person = Person::sits_at(&directory, 100, 30, "sh -i");
+    person.types(&["PS1='ready> '", "Enter"]);
+    person.reads(&["ready> "]);
+    let command = format!("{} top --replay small.steelyard", env!("CARGO_BIN_EXE_steelyard"));
+    person.types(&[&command, "Enter"]);
+    person.reads(&["31 of 31", "+ batch-3"]);
+    person.types(&["C-z"]);
+    let shell = person.reads(&["Stopped", "before"]);
+    assert!(!shell.contains("DOMAIN"), "{shell}");
+    person.types(&["fg", "Enter"]);
+    person.reads(&["31 of 31", "+ batch-3"]);
+    person.types(&["q"]);
+    person.reads(&["ready> ", "before"]);
 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be looked at in any order: a recording, or a simulation, which is recorded as it goes so
+//! that it can be gone back to.
+
+use std::fs::File;
+use std::io::{self, BufReader, Seek};
+
+use steelyard_recording::{Recorder, Recording, Snapshot};
+
+use crate::interval::Interval;
+use crate::simulation::SimulationSource;
+
+/// A recording and a place in it.
+pub(crate) struct Tape {
+    recording: Option<Recording<BufReader<File>>>,
+    simulated: Option<Simulated>,
+    /// The number of the snapshot at the end of the interval that is shown; 0: there is none yet.
+    at: usize,
+    /// The two snapshots that were simulated last, and their numbers: nobody reads them back.
+    newest: [Option<(usize, Snapshot)>; 2],
+}
+
+/// A simulation and the recording of it, in a file without a name.
+struct Simulated {
+    simulation: Box<SimulationSource>,
+    recorder: Recorder<File>,
+    file: File,
+    length: usize,
+}
+
+impl Tape {
+    pub fn of_recording(recording: Recording<BufReader<File>>) -> Tape {
+        Tape { recording: Some(recording), simulated: None, at: 0, newest: [None, None] }
+    }
+
+    pub fn of_simulation(simulation: Box<SimulationSource>) -> io::Result<Tape> {
+        let named = tempfile::NamedTempFile::new()?;
+        // Another place in the same file.
+        let file = named.reopen()?;
+        let recorder = Recorder::new(named.into_file());
+        let simulated = Simulated { simulation, recorder, file, length: 0 };
+        Ok(Tape { recording: None, simulated: Some(simulated), at: 0, newest: [None, None] })
+    }
+
+    /// The number of the interval's last snapshot, from 1 on, and how many there are so far.
+    pub fn position(&self) -> (usize, usize) {
+        (self.at + 1, self.length())
+    }
+
+    fn length(&self) -> usize {
+        match (&self.simulated, &self.recording) {
+            (Some(simulated), _) => simulated.length,
+            (None, Some(recording)) => recording.len(),
+            (None, None) => 0,
+        }
+    }
+
+    /// Goes so many intervals on or back, as far as there are some; none if it did not move.
+    pub fn step(&mut self, intervals: isize) -> io::Result<Option<Interval>> {
+        let target = match (&self.simulated, intervals) {
+            // Its end is not known: the newest that was seen.
+            (Some(simulated), isize::MAX) => simulated.length.saturating_sub(1),
+            _ => self.at.saturating_add_signed(intervals),
+        };
+        let target = target.min(self.simulate(target)?.saturating_sub(1)).max(1);
+        if target == self.at {
+            return Ok(None);
+        }
+        let Some(from) = self.snapshot(target - 1)? else { return Ok(None) };
+        let Some(to) = self.snapshot(target)? else { return Ok(None) };
+        self.at = target;
+        Ok(Some(Interval::between(&from, &to)))
+    }
+
+    /// Simulates until there is a snapshot of this number or an end; how many there are then.
+    fn simulate(&mut self, number: usize) -> io::Result<usize> {
+        if let Some(Simulated { simulation, recorder, length, .. }) = &mut self.simulated {
+            while *length <= number {
+                let Some(snapshot) = simulation.sample() else { break };
+                recorder.record(&snapshot)?;
+                *length += 1;
+                self.newest.swap(0, 1);
+                self.newest[1] = Some((*length - 1, snapshot));
+            }
+        }
+        Ok(self.length())
+    }
+
+    fn snapshot(&mut self, number: usize) -> io::Result<Option<Snapshot>> {
+        let newest = self.newest.iter().flatten().find(|(newest, _)| *newest == number);
+        if let Some((_, snapshot)) = newest {
+            return Ok(Some(snapshot.clone()));
+        }
+        if let Some(Simulated { file, .. }) = &self.simulated {
+            if self.recording.as_ref().is_none_or(|recording| recording.len() <= number) {
+                let mut file = file.try_clone()?;
+                file.rewind()?;
+                let recording = Recording::new(BufReader::new(file)).map_err(io::Error::other)?;
+                self.recording = Some(recording);
+            }
+        }
+        Ok(self.recording.as_mut().and_then(|recording| recording.snapshot(number)))
+    }
+}

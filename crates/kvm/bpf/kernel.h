@@ -32,11 +32,15 @@ typedef u32 __be32;
 typedef u32 __wsum;
 
 enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
 enum {
+	BPF_NOEXIST = 1,
+	BPF_RB_NO_WAKEUP = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_F_TIMER_CPU_PIN = 2,
@@ -50,6 +54,7 @@ enum {
 #define ENOMEM 12
 #define PF_VCPU 0x00000001 /* in guest mode */
 #define PF_KTHREAD 0x00200000
+#define TASK_DEAD 0x80
 #define TASK_COMM_LEN 16
 #define CGROUP_WEIGHT_DFL 100
 
@@ -114,7 +119,15 @@ struct sched_ext_entity {
 	u64 slice;
 };
 
+struct thread_info {
+	u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	u32 __state;
+	s32 on_cpu;
+	s32 on_rq;
 	u32 flags;
 	s32 pid;
 	s32 tgid;
@@ -123,6 +136,19 @@ struct task_struct {
 	struct hlist_head preempt_notifiers;
 	struct task_group *sched_task_group;
 	struct sched_ext_entity scx;
+};
+
+/* Before 5.16 the CPU, before 5.14 the state lay elsewhere. */
+struct task_struct___cpu {
+	u32 cpu;
+};
+
+struct task_struct___state {
+	long state;
+};
+
+struct bpf_iter__task {
+	struct task_struct *task;
 };
 
 struct scx_exit_task_args {

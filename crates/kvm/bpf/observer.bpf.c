@@ -1,52 +1,150 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Watches threads whose names begin with "CPU " under whatever scheduler: how long each ran, waited
- * and was blocked in a window of time, and its longest wait. The tests compare schedulers by it,
- * the kernel's own included, and the scheduler's own figures with it.
+ * and was blocked, and, where the loader asks for it, each single run and wait, and who else ran
+ * where one of them waited. A wait is what the kernel counts as one: from a thread's way into a run
+ * queue until it runs.
+ *
+ * Locking: the lock of a thread's run queue orders what happens to it, and what happens at its pCPU.
  */
 #include "kernel.h"
 #include "observer.h"
 
 char gpl[] SEC("license") = "GPL";
 
-struct thread threads[MAX_THREADS];
-/* Only what lies between counts. The loader sets both. */
+/* Whether single runs and waits are told of. */
+const volatile bool tells = false;
+/* Times count between these. The loader sets both. */
 u64 from_ns;
 u64 until_ns = ~0ULL;
+/* Segments for which there was no room, threads for which there was none. */
+u64 lost;
+u64 unwatched;
 
-/* Of each thread: the index of its place + 1. */
+struct pcpu {
+	/* While a thread waits here: since when who runs here does so, the wait's beginning at the earliest. */
+	u64 other_since_ns;
+	s32 waiting; /* threads that wait here */
+} __attribute__((aligned(64)));
+
+struct pcpu pcpus[MAX_PCPUS];
+
+/* By the number of the thread. */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, u32);
-} place SEC(".maps");
-u32 places;
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_THREADS);
+	__type(key, s32);
+	__type(value, struct thread);
+} threads SEC(".maps");
 
-static __always_inline struct thread *thread_of(struct task_struct *p)
+/* struct segment, struct other_run. The loader sets its size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} segments SEC(".maps");
+
+static __always_inline struct pcpu *pcpu_of(u32 cpu)
 {
-	u32 *index, fresh;
-
-	if (p->comm[0] != 'C' || p->comm[1] != 'P' || p->comm[2] != 'U' || p->comm[3] != ' ')
-		return NULL;
-	index = bpf_task_storage_get(&place, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!index)
-		return NULL;
-	if (!*index) {
-		fresh = __sync_fetch_and_add(&places, 1);
-		if (fresh >= MAX_THREADS)
-			return NULL;
-		*index = fresh + 1;
-		threads[fresh & (MAX_THREADS - 1)].pid = p->pid;
-		threads[fresh & (MAX_THREADS - 1)].process = p->tgid;
-	}
-	return &threads[(*index - 1) & (MAX_THREADS - 1)];
+	return &pcpus[cpu & (MAX_PCPUS - 1)];
 }
 
-/* The runqueue's lock orders what happens to one thread. */
-static __always_inline void change(struct thread *t, u32 status)
+static __always_inline u32 cpu_of(struct task_struct *p)
 {
-	u64 now = bpf_ktime_get_ns(), begin = t->since_ns, end = now;
+	if (bpf_core_field_exists(p->thread_info.cpu))
+		return BPF_CORE_READ(p, thread_info.cpu);
+	return BPF_CORE_READ((struct task_struct___cpu *)p, cpu);
+}
+
+static __always_inline u64 state_of(struct task_struct *p)
+{
+	if (bpf_core_field_exists(p->__state))
+		return BPF_CORE_READ(p, __state);
+	return BPF_CORE_READ((struct task_struct___state *)p, state);
+}
+
+static __always_inline bool is_watched(const char *name)
+{
+	return name[0] == 'C' && name[1] == 'P' && name[2] == 'U' && name[3] == ' ';
+}
+
+/* Of who is watched; NULL if there is no room. */
+static __always_inline struct thread *thread_of(struct task_struct *p)
+{
+	struct thread fresh = {}, *t;
+	s32 tid = p->pid;
+
+	t = bpf_map_lookup_elem(&threads, &tid);
+	if (t)
+		return t;
+	fresh.process = p->tgid;
+	if (bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST))
+		__sync_fetch_and_add(&unwatched, 1);
+	return bpf_map_lookup_elem(&threads, &tid);
+}
+
+static __always_inline void tell(s32 tid, u32 cpu, u64 start_ns, u64 end_ns)
+{
+	struct segment *s = bpf_ringbuf_reserve(&segments, sizeof(*s), 0);
+
+	if (!s) {
+		__sync_fetch_and_add(&lost, 1);
+		return;
+	}
+	s->start_ns = start_ns;
+	s->end_ns = end_ns;
+	s->tid = tid;
+	s->cpu = cpu;
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void tell_other(struct task_struct *p, u32 cpu, u64 start_ns, u64 end_ns)
+{
+	struct other_run *o = bpf_ringbuf_reserve(&segments, sizeof(*o), 0);
+
+	if (!o) {
+		__sync_fetch_and_add(&lost, 1);
+		return;
+	}
+	o->segment.start_ns = start_ns;
+	o->segment.end_ns = end_ns;
+	o->segment.tid = p->pid;
+	o->segment.cpu = cpu;
+	bpf_probe_read_kernel(o->name, sizeof(o->name), p->comm);
+	bpf_ringbuf_submit(o, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void wait_at(struct thread *t, u32 cpu, u64 now)
+{
+	struct pcpu *c = pcpu_of(cpu);
+
+	t->waits_at = cpu + 1;
+	__sync_fetch_and_add(&c->waiting, 1);
+	if (!c->other_since_ns)
+		c->other_since_ns = now;
+}
+
+static __always_inline void end_wait(struct thread *t)
+{
+	if (t->waits_at)
+		__sync_fetch_and_add(&pcpu_of(t->waits_at - 1)->waiting, -1);
+	t->waits_at = 0;
+}
+
+static __always_inline void forget(struct task_struct *p)
+{
+	s32 tid = p->pid;
+	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+
+	if (t)
+		end_wait(t);
+	bpf_map_delete_elem(&threads, &tid);
+}
+
+/* From now on it has this status, on or at this pCPU. */
+static __always_inline void change(struct task_struct *p, struct thread *t, u32 status, u32 cpu,
+				   u64 now)
+{
+	u64 begin = t->since_ns, end = now;
 
 	if (begin < from_ns)
 		begin = from_ns;
@@ -65,38 +163,124 @@ static __always_inline void change(struct thread *t, u32 status)
 				t->worst_wait_ns = passed_ns;
 		}
 	}
-	if (from_ns && now <= until_ns && status == THREAD_RUNNING) {
-		u32 cpu = bpf_get_smp_processor_id();
-
-		t->switches++;
-		if (t->cpu != cpu + 1 && t->cpu)
-			t->migrations++;
-		t->cpu = cpu + 1;
+	if (from_ns && now <= until_ns) {
+		if (status == THREAD_RUNNING) {
+			t->switches++;
+			if (t->cpu != cpu + 1 && t->cpu)
+				t->migrations++;
+			t->cpu = cpu + 1;
+		} else if (status == THREAD_WAITING && t->status == THREAD_RUNNING)
+			t->preemptions++;
 	}
+	if (tells) {
+		if (t->status == THREAD_WAITING)
+			tell(p->pid, WAITED, t->since_ns, now);
+		else if (t->status == THREAD_RUNNING)
+			tell(p->pid, cpu, t->since_ns, now);
+		end_wait(t);
+		if (status == THREAD_WAITING)
+			wait_at(t, cpu, now);
+	}
+	if (t->status == THREAD_UNKNOWN)
+		t->seen_ns = now;
 	t->status = status;
 	t->since_ns = now;
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(observer_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
-	     u32 prev_state)
+int BPF_PROG(observer_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct thread *t = thread_of(prev);
+	bool stops = is_watched(prev->comm), starts = is_watched(next->comm);
+	u32 cpu = bpf_get_smp_processor_id();
+	struct pcpu *c = pcpu_of(cpu);
+	struct thread *t;
+	u64 now, state;
 
-	if (t)
-		change(t, prev_state && !preempt ? THREAD_BLOCKED : THREAD_WAITING);
-	t = thread_of(next);
-	if (t)
-		change(t, THREAD_RUNNING);
+	if (!stops && !starts && (!tells || (c->waiting <= 0 && !c->other_since_ns)))
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (stops) {
+		/* Who is woken at this moment has another state, but not 0, until it is woken. */
+		state = state_of(prev);
+		t = thread_of(prev);
+		if (t)
+			change(prev, t, state && !preempt ? THREAD_BLOCKED : THREAD_WAITING, cpu,
+			       now);
+		if (state & TASK_DEAD)
+			forget(prev);
+	} else if (tells && prev->pid && c->other_since_ns)
+		tell_other(prev, cpu, c->other_since_ns, now);
+	if (starts) {
+		t = thread_of(next);
+		if (t)
+			change(next, t, THREAD_RUNNING, cpu, now);
+	}
+	if (tells)
+		c->other_since_ns = c->waiting > 0 ? now : 0;
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(observer_wakeup, struct task_struct *p)
 {
-	struct thread *t = thread_of(p);
+	struct thread *t;
 
-	if (t && t->status == THREAD_BLOCKED)
-		change(t, THREAD_WAITING);
+	if (!is_watched(p->comm))
+		return 0;
+	t = thread_of(p);
+	if (t && t->status <= THREAD_BLOCKED)
+		change(p, t, THREAD_WAITING, cpu_of(p), bpf_ktime_get_ns());
+	return 0;
+}
+
+/* It waits elsewhere from now on. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(observer_migrate, struct task_struct *p, int cpu)
+{
+	struct thread *t;
+
+	if (!is_watched(p->comm))
+		return 0;
+	t = thread_of(p);
+	if (t && t->status == THREAD_WAITING) {
+		end_wait(t);
+		wait_at(t, cpu, bpf_ktime_get_ns());
+	}
+	return 0;
+}
+
+/* Who had the name of a vCPU gets another, which may be one again. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(observer_rename, struct task_struct *p, const char *name)
+{
+	if (is_watched(p->comm))
+		forget(p);
+	return 0;
+}
+
+/* Who is there already; what happens at the same moment comes first. */
+SEC("iter/task")
+int observer_find(struct bpf_iter__task *context)
+{
+	struct task_struct *p = context->task;
+	struct thread fresh = {};
+	s32 tid;
+
+	if (!p || !is_watched(p->comm))
+		return 0;
+	tid = p->pid;
+	fresh.process = p->tgid;
+	fresh.seen_ns = bpf_ktime_get_ns();
+	fresh.since_ns = fresh.seen_ns;
+	fresh.status = THREAD_BLOCKED;
+	if (BPF_CORE_READ(p, on_cpu)) {
+		fresh.status = THREAD_RUNNING;
+		fresh.cpu = cpu_of(p) + 1;
+	} else if (BPF_CORE_READ(p, on_rq) && !state_of(p)) {
+		fresh.status = THREAD_WAITING;
+		fresh.waits_at = cpu_of(p) + 1;
+	}
+	if (!bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST) && fresh.waits_at)
+		__sync_fetch_and_add(&pcpu_of(fresh.waits_at - 1)->waiting, 1);
 	return 0;
 }

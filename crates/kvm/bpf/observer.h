@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the observer knows of each thread; the loader reads it. */
+/* What the observer knows of each thread, and what it tells of single runs and waits; the loader reads both. */
 #ifndef STEELYARD_OBSERVER_H
 #define STEELYARD_OBSERVER_H
 
-/* A power of two: an index is brought into range by a mask. */
-#define MAX_THREADS 256
+#define MAX_THREADS 16384
+/* A power of two: a number is brought into range by a mask. On a larger host two pCPUs share a place. */
+#define MAX_PCPUS 1024
 
 enum thread_status {
 	THREAD_UNKNOWN,
@@ -13,7 +14,9 @@ enum thread_status {
 	THREAD_RUNNING,
 };
 
+/* seen_ns + gotten_ns + waited_ns + blocked_ns = since_ns, if no window cuts something off. */
 struct thread {
+	u64 seen_ns; /* first */
 	u64 since_ns; /* of its status */
 	u64 gotten_ns;
 	u64 waited_ns;
@@ -21,10 +24,28 @@ struct thread {
 	u64 worst_wait_ns;
 	u64 switches;
 	u64 migrations;
-	s32 pid;
+	u64 preemptions;
 	s32 process;
 	u32 status;
-	u32 cpu; /* number + 1; 0: not seen running */
+	u32 cpu; /* number + 1 of the pCPU where it runs or ran last; 0: not seen running */
+	u32 waits_at; /* number + 1 of the pCPU where it waits; 0: it does not */
+};
+
+/* Instead of the number of a pCPU. */
+#define WAITED 0xffffffffu
+
+/* A thread ran or waited. */
+struct segment {
+	u64 start_ns;
+	u64 end_ns;
+	s32 tid;
+	u32 cpu; /* where it ran, or WAITED */
+};
+
+/* Somebody who is not watched ran where a thread waited. */
+struct other_run {
+	struct segment segment;
+	char name[16];
 };
 
 #endif

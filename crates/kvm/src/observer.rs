@@ -1,21 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Measures threads named as vCPU threads are, under any scheduler.
+//! Watches threads named as vCPU threads are, under any scheduler: sums, for tests, or each single run
+//! and wait, for monitors. Nothing of it stays when its process ends, in whatever way.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::Read;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::ptr;
+use std::rc::Rc;
 
-use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder, set_print};
 use serde::Serialize;
 
 use crate::KvmError;
+use crate::check::privileged;
 use crate::skeleton::observer::types::{bss, data, thread};
 use crate::skeleton::observer::{ObserverSkel, ObserverSkelBuilder};
 use crate::status::now_ns;
 
+/// As in bpf/observer.h.
+const WAITED: u32 = u32::MAX;
+const BLOCKED: u32 = 1;
+const WAITING: u32 = 2;
+const RUNNING: u32 = 3;
+/// Room for single runs and waits until they are fetched, of 32 bytes each: per pCPU, and of all at
+/// least and at most. It is mapped twice into this process.
+const RING_BYTES: usize = 512 << 10;
+const LEAST_RING_BYTES: usize = 2 << 20;
+const MOST_RING_BYTES: usize = 8 << 20;
+/// Threads that are read at a time.
+const BATCH: u32 = 1024;
+/// A thread changes rarely while it is read; never so often one after the other.
+const ATTEMPTS: usize = 3;
+
 /// A running measurement.
 pub struct Observer {
     skeleton: ObserverSkel<'static>,
+    /// Where single runs and waits are told of, and those that were fetched.
+    ring: Option<(RingBuffer<'static>, Rc<RefCell<Vec<Told>>>)>,
 }
 
 /// One thread over the time of the measurement: gotten + waited + blocked = that time.
@@ -32,21 +56,118 @@ pub struct Threads {
     pub migrations: u64,
 }
 
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs.
+    Running,
+    /// It is runnable and does not run.
+    Waiting,
+    /// It has nothing to do.
+    Blocked,
+}
+
+/// What a thread got since the observer saw it first, what it does at the moment included. Times of
+/// day are those of the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct ThreadFigures {
+    pub doing: Doing,
+    /// Since when.
+    pub since_ns: u64,
+    /// Where it runs or ran last; none: it has not run yet.
+    pub pcpu: Option<u32>,
+    pub gotten_ns: u64,
+    pub waited_ns: u64,
+    pub switches: u64,
+    pub migrations: u64,
+    pub preemptions: u64,
+}
+
+/// A single run or wait that ended, on the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Number of the thread.
+    pub tid: i32,
+    /// Where it ran; none: it waited.
+    pub pcpu: Option<u32>,
+    /// Beginning.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Of a thread that is not watched and ran where another waited: its name, zeros at the end.
+    pub other: Option<[u8; 16]>,
+}
+
 impl Observer {
     /// Watches from now on; what it watches counts from [`Observer::begin`] on.
     ///
     /// # Errors
     /// [`KvmError::Refused`].
     pub fn attach() -> Result<Observer, KvmError> {
+        Observer::load(None)
+    }
+
+    /// Watches from now on, single runs and waits too, which [`Observer::fetch`] must fetch.
+    ///
+    /// # Errors
+    /// [`KvmError::NoBtf`], [`KvmError::NoPrivilege`], [`KvmError::Refused`].
+    pub fn attach_telling() -> Result<Observer, KvmError> {
+        set_print(None);
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(KvmError::NoBtf);
+        }
+        let pcpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
+        let bytes = RING_BYTES.saturating_mul(pcpus).clamp(LEAST_RING_BYTES, MOST_RING_BYTES);
+        let mut observer = Observer::load(Some(bytes.next_power_of_two() as u32)).map_err(
+            |error| match privileged() {
+                true => error,
+                false => KvmError::NoPrivilege,
+            },
+        )?;
+        let told = Rc::new(RefCell::new(vec![]));
+        let to = told.clone();
+        let mut builder = RingBufferBuilder::new();
+        let failed = |error| KvmError::Refused("map the ring of the observer", error);
+        let fetch = move |bytes: &[u8]| {
+            to.borrow_mut().extend(read_told(bytes));
+            0
+        };
+        builder.add(&observer.skeleton.maps.segments, fetch).map_err(failed)?;
+        let ring = builder.build().map_err(failed)?;
+        observer.ring = Some((ring, told));
+        observer.find()?;
+        Ok(observer)
+    }
+
+    /// With a ring of so many bytes if it is to tell of single runs and waits.
+    fn load(ring_bytes: Option<u32>) -> Result<Observer, KvmError> {
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = ObserverSkelBuilder::default()
-            .open(storage)
-            .map_err(|error| KvmError::Refused("open the observer", error))?;
-        let mut skeleton =
-            open.load().map_err(|error| KvmError::Refused("load the observer", error))?;
-        skeleton.attach().map_err(|error| KvmError::Refused("attach the observer", error))?;
-        Ok(Observer { skeleton })
+        let refused = |what| move |error| KvmError::Refused(what, error);
+        let mut open =
+            ObserverSkelBuilder::default().open(storage).map_err(refused("open the observer"))?;
+        let tells = ring_bytes.is_some();
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.tells = tells;
+        }
+        if let Some(bytes) = ring_bytes {
+            let sized = open.maps.segments.set_max_entries(bytes);
+            sized.map_err(refused("make room for the observer"))?;
+            if let Some(state) = open.maps.bss_data.as_deref_mut() {
+                state.from_ns = 1;
+            }
+        }
+        for program in [
+            &mut open.progs.observer_migrate,
+            &mut open.progs.observer_rename,
+            &mut open.progs.observer_find,
+        ] {
+            program.set_autoload(tells);
+        }
+        let mut skeleton = open.load().map_err(refused("load the observer"))?;
+        skeleton.attach().map_err(refused("attach the observer"))?;
+        Ok(Observer { skeleton, ring: None })
     }
 
     /// The measurement begins; when that is.
@@ -69,25 +190,145 @@ impl Observer {
             unsafe { ptr::write_volatile(&raw mut state.until_ns, until_ns) };
         }
         let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return (0, vec![]) };
-        // SAFETY: memory of plain numbers that the program changes.
-        let state: bss = unsafe { ptr::read_volatile(ptr::from_ref(state)) };
-        let threads = state.threads.iter().filter(|thread| thread.pid != 0);
-        let threads = threads.map(|thread| finish(thread, state.from_ns, until_ns)).collect();
-        (until_ns - state.from_ns, threads)
+        let from_ns = state.from_ns;
+        let mut threads = vec![];
+        self.each_thread(|tid, thread| threads.push(finish(tid, thread, from_ns, until_ns)));
+        (until_ns - from_ns, threads)
+    }
+
+    /// Finds threads to which nothing has happened since they have their names.
+    ///
+    /// # Errors
+    /// [`KvmError::Refused`].
+    pub fn find(&mut self) -> Result<(), KvmError> {
+        let Some(link) = &self.skeleton.links.observer_find else { return Ok(()) };
+        let failed = |error| KvmError::Refused("list the threads", error);
+        let mut walk = Iter::new(link).map_err(failed)?;
+        // It tells nothing: to read it is to run it.
+        walk.read(&mut [0; 8]).map_err(|error| failed(error.into()))?;
+        Ok(())
+    }
+
+    /// What each thread got up to now, by its number.
+    pub fn threads(&self, now_ns: u64, figures: &mut HashMap<i32, ThreadFigures>) {
+        figures.clear();
+        self.each_thread(|tid, thread| {
+            let mut thread = *thread;
+            for _ in 0..ATTEMPTS {
+                if is_whole(&thread) {
+                    break;
+                }
+                let mut bytes = [0; size_of::<thread>()];
+                let found = self.skeleton.maps.threads.lookup_into(
+                    &tid.to_ne_bytes(),
+                    &mut bytes,
+                    MapFlags::ANY,
+                );
+                if !matches!(found, Ok(true)) {
+                    return;
+                }
+                thread = read(&bytes);
+            }
+            figures.extend(to_figures(&thread, now_ns).map(|of_thread| (tid, of_thread)));
+        });
+    }
+
+    /// Fetches what was told since the last time into `told`, by and large in order of the ends.
+    pub fn fetch(&mut self, told: &mut Vec<Told>) {
+        let Some((ring, fetched)) = &self.ring else { return };
+        // It fails only if the callback does.
+        let _ = ring.consume();
+        told.append(&mut fetched.borrow_mut());
+    }
+
+    /// How many runs and waits there was no room for, so far, and how many events of threads.
+    pub fn lost(&self) -> (u64, u64) {
+        let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return (0, 0) };
+        // SAFETY: numbers that the program changes.
+        unsafe {
+            (
+                ptr::read_volatile(&raw const state.lost),
+                ptr::read_volatile(&raw const state.unwatched),
+            )
+        }
+    }
+
+    fn each_thread(&self, mut each: impl FnMut(i32, &thread)) {
+        let batches = self.skeleton.maps.threads.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        for (key, value) in batches.into_iter().flatten() {
+            if let (Ok(key), true) = (key.try_into(), value.len() == size_of::<thread>()) {
+                each(i32::from_ne_bytes(key), &read(&value));
+            }
+        }
     }
 }
 
+/// A `struct thread` out of its bytes; zeros if they are fewer.
+fn read(bytes: &[u8]) -> thread {
+    let mut value = MaybeUninit::<thread>::zeroed();
+    let length = bytes.len().min(size_of::<thread>());
+    // SAFETY: no more is copied than there is room for, and any bytes are a struct of plain numbers.
+    unsafe {
+        ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), length);
+        value.assume_init()
+    }
+}
+
+/// A `struct segment` or `struct other_run`.
+fn read_told(bytes: &[u8]) -> Option<Told> {
+    let (start_ns, bytes) = bytes.split_first_chunk()?;
+    let (end_ns, bytes) = bytes.split_first_chunk()?;
+    let (tid, bytes) = bytes.split_first_chunk()?;
+    let (cpu, bytes) = bytes.split_first_chunk()?;
+    let cpu = u32::from_ne_bytes(*cpu);
+    Some(Told {
+        tid: i32::from_ne_bytes(*tid),
+        pcpu: (cpu != WAITED).then_some(cpu),
+        start_ns: u64::from_ne_bytes(*start_ns),
+        end_ns: u64::from_ne_bytes(*end_ns),
+        other: bytes.first_chunk().copied(),
+    })
+}
+
+/// Whether it was not changed while it was read: then its times add up.
+fn is_whole(thread: &thread) -> bool {
+    let sums = [thread.gotten_ns, thread.waited_ns, thread.blocked_ns];
+    sums.into_iter().fold(thread.seen_ns, u64::wrapping_add) == thread.since_ns
+}
+
+/// With what it does up to now; none if nothing is known yet.
+fn to_figures(thread: &thread, now_ns: u64) -> Option<ThreadFigures> {
+    let lasts_ns = now_ns.saturating_sub(thread.since_ns);
+    let lasts = |status| if thread.status == status { lasts_ns } else { 0 };
+    let doing = match thread.status {
+        RUNNING => Doing::Running,
+        WAITING => Doing::Waiting,
+        BLOCKED => Doing::Blocked,
+        _ => return None,
+    };
+    Some(ThreadFigures {
+        doing,
+        since_ns: thread.since_ns,
+        pcpu: thread.cpu.checked_sub(1),
+        gotten_ns: thread.gotten_ns + lasts(RUNNING),
+        waited_ns: thread.waited_ns + lasts(WAITING),
+        switches: thread.switches,
+        migrations: thread.migrations,
+        preemptions: thread.preemptions,
+    })
+}
+
 /// Adds the status that lasts until the end.
-fn finish(thread: &thread, from_ns: u64, until_ns: u64) -> Threads {
+fn finish(tid: i32, thread: &thread, from_ns: u64, until_ns: u64) -> Threads {
     let last_ns = until_ns.saturating_sub(thread.since_ns.max(from_ns));
     let lasts = |status| if thread.status == status { last_ns } else { 0 };
     Threads {
         process: thread.process,
-        tid: thread.pid,
-        gotten_ns: thread.gotten_ns + lasts(3),
-        waited_ns: thread.waited_ns + lasts(2),
-        blocked_ns: thread.blocked_ns + lasts(1),
-        worst_wait_ns: thread.worst_wait_ns.max(lasts(2)),
+        tid,
+        gotten_ns: thread.gotten_ns + lasts(RUNNING),
+        waited_ns: thread.waited_ns + lasts(WAITING),
+        blocked_ns: thread.blocked_ns + lasts(BLOCKED),
+        worst_wait_ns: thread.worst_wait_ns.max(lasts(WAITING)),
         switches: thread.switches,
         migrations: thread.migrations,
     }

@@ -236,7 +236,7 @@ fn guest_name(command: &[u8]) -> Option<String> {
 }
 
 /// The kernel's monotonic clock, which is the program's.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };

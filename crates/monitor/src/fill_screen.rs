@@ -35,6 +35,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Speeds of recordings.
 const SLOWEST: f64 = 1.0 / 64.0;
 const FASTEST: f64 = 1024.0;
+/// How often a live source is attended to that nobody asks.
+const ATTEND: Duration = Duration::from_millis(500);
 /// How soon the second look comes: the first screen is not to wait for a whole interval.
 const FIRST: Duration = Duration::from_millis(100);
 
@@ -289,7 +291,15 @@ fn feed<E>(
         Err(error) => return answer(Answer::NotOpened(error)),
     };
     answer(Answer::Opened { seekable: matches!(feed, Feed::Tape(_)) });
-    while let Ok(request) = requests.recv() {
+    loop {
+        let request = match requests.recv_timeout(ATTEND) {
+            Ok(request) => request,
+            Err(RecvTimeoutError::Timeout) => {
+                feed.attend();
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         match feed.step(&request) {
             Ok(moved) => answer(Answer::Moved(moved)),
             Err(error) => return answer(Answer::Failed(error)),
@@ -318,6 +328,12 @@ impl Feed {
                 let last = live.sample().map_err(|error| error.to_string())?;
                 Ok(Feed::Live(live, last))
             }
+        }
+    }
+
+    fn attend(&mut self) {
+        if let Feed::Live(source, _) = self {
+            source.attend();
         }
     }
 

@@ -10,8 +10,9 @@ mod full_screen;
 mod interval;
 mod linux;
 mod metrics;
+#[cfg_attr(not(feature = "bpf"), path = "unobserved.rs")]
+mod observed;
 mod perfetto;
-mod qemu;
 mod screen;
 mod simulation;
 mod source;

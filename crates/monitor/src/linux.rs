@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A Linux host as a source, whatever schedules it: processes with vCPU threads are domains, times
 //! are those of `/proc/PID/task/TID/schedstat`, weights and caps those of control groups (version 2).
-//! It needs no privilege.
+//! That needs no privilege. With it a program in the kernel tells of single runs and waits, and sums
+//! are those of that program.
 //!
 //! A thread's files stay open: to read them again is cheap, and a thread that is gone says so, even
 //! if its number was given to another.
@@ -17,7 +18,8 @@ use std::{error, fmt, io};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::qemu;
+use crate::observed::Observed;
+use steelyard_recording::qemu;
 use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
 
 /// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.
@@ -35,6 +37,10 @@ pub struct LinuxSource {
     began: Instant,
     began_unix_ns: u64,
     states: bool,
+    /// Or why not.
+    observed: Result<Observed, String>,
+    /// Single runs and waits that are missing, as last told: a power of two.
+    lost: u64,
     samples: u64,
     processes: BTreeMap<u32, Process>,
     structure: Option<Arc<Structure>>,
@@ -82,6 +88,8 @@ impl LinuxSource {
             began: Instant::now(),
             began_unix_ns: began.as_nanos() as u64,
             states: true,
+            observed: Err("not looked for".to_owned()),
+            lost: 0,
             samples: 0,
             processes: BTreeMap::new(),
             structure: None,
@@ -90,9 +98,32 @@ impl LinuxSource {
         Ok(source)
     }
 
-    /// Whether states and pCPUs of vCPUs are looked at: it costs as much as all else.
+    /// Looks at single runs and waits too, from now on, if it can; it says so in `unseen` if not.
+    /// `/proc` must be that of this kernel.
+    pub fn observe(&mut self) {
+        self.observed = Observed::attach(self.began);
+        self.structure = None;
+    }
+
+    /// Whether states and pCPUs of vCPUs are looked at: without [`LinuxSource::observe`] it costs as
+    /// much as all else.
     pub fn set_states(&mut self, wanted: bool) {
         self.states = wanted;
+    }
+
+    /// Whether snapshots have single runs and waits where they can be seen, or their sums only.
+    pub fn set_segments(&mut self, wanted: bool) {
+        if let Ok(observed) = &mut self.observed {
+            observed.set_keeps(wanted);
+        }
+    }
+
+    /// To be called now and then if there is no sample for a second or more: the kernel keeps single
+    /// runs and waits no longer.
+    pub fn attend(&mut self) {
+        if let Ok(observed) = &mut self.observed {
+            observed.attend();
+        }
     }
 
     /// The next snapshot: now.
@@ -101,15 +132,25 @@ impl LinuxSource {
     /// [`LinuxError`].
     pub fn sample(&mut self) -> Result<Snapshot, LinuxError> {
         let mut changed = self.find()?;
+        if let (true, Ok(observed)) = (changed, &mut self.observed) {
+            observed.find();
+        }
         let time_ns = self.began.elapsed().as_nanos() as u64;
         let idle_ns = self.idle_ns()?;
+        if let Ok(observed) = &mut self.observed {
+            observed.look(time_ns);
+        }
         let mut vcpus = vec![];
         for process in self.processes.values_mut() {
             let Some(Tracked { domain, threads }) = &mut process.domain else { continue };
             let all = threads.len();
             let mut kept = vec![];
+            let mut ids = domain.vcpus.iter().map(|vcpu| vcpu.id);
             threads.retain_mut(|thread| {
-                let figures = thread.figures(self.states);
+                let observed = self.observed.as_ref().ok().zip(ids.next());
+                let figures = observed
+                    .and_then(|(observed, tid)| observed.figures(tid))
+                    .or_else(|| thread.figures(self.states));
                 kept.push(figures.is_some());
                 vcpus.extend(figures);
                 kept.last() == Some(&true)
@@ -124,6 +165,11 @@ impl LinuxSource {
             }
         }
         self.samples += 1;
+        let lost = self.observed.as_ref().map_or(0, Observed::lost);
+        if lost > self.lost {
+            self.lost = lost.checked_next_power_of_two().unwrap_or(lost);
+            changed = true;
+        }
         let known = self
             .structure
             .take()
@@ -133,7 +179,12 @@ impl LinuxSource {
             None => Arc::new(self.describe(idle_ns.len() as u32)),
         };
         self.structure = Some(structure.clone());
-        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments: vec![], others: vec![] })
+        let mut snapshot =
+            Snapshot { structure, time_ns, idle_ns, vcpus, segments: vec![], others: vec![] };
+        if let Ok(observed) = &mut self.observed {
+            observed.complete(&mut snapshot);
+        }
+        Ok(snapshot)
     }
 
     /// Looks for processes that came, went or changed; whether there were any of interest.
@@ -275,10 +326,14 @@ impl LinuxSource {
     fn describe(&self, pcpus: u32) -> Structure {
         let read = |file: &str| fs::read_to_string(self.proc.join("sys/kernel").join(file)).ok();
         let name = |text: Option<String>| text.map(|text| text.trim().to_owned());
-        let mut unseen = vec![
-            "Single waits: p99, the worst, who ran meanwhile.".to_owned(),
-            "Migrations, preemptions; whether a runnable vCPU runs or waits.".to_owned(),
-        ];
+        let mut unseen = vec![];
+        if let Err(reason) = &self.observed {
+            unseen.push(format!("Single waits, preemptions, migrations: {reason}."));
+        }
+        if self.lost > 0 {
+            let few = self.lost;
+            unseen.push(format!("Some single waits: there was no room for up to {few} events."));
+        }
         if !self.groups.join("cgroup.controllers").exists() {
             unseen.push("Weights and caps: there are no control groups of version 2.".to_owned());
         }

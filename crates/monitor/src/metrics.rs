@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use steelyard_recording::{Domain, Figures, Snapshot};
+use steelyard_recording::{Domain, Figures, PolicyState, Snapshot};
 
 /// The media type of [`to_openmetrics`].
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -70,6 +70,27 @@ impl Collector for Exposition {
         per_domain("domain_weight", "Weight, 256 being the usual one", |domain| domain.weight)?;
         let help = "Most CPU time, in percent of one pCPU; 0: no limit";
         per_domain("domain_cap_percent", help, |domain| domain.cap_percent)?;
+
+        let mut per_policy = |name, help, unit, value: fn(&PolicyState) -> Option<f64>| {
+            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            let mut figures = snapshot.vcpus.iter();
+            for (domain, label) in structure.domains.iter().zip(&labels.domains) {
+                let vcpus = figures.by_ref().take(domain.vcpus.len());
+                // Of the domain, though it is told with each vCPU.
+                let told: Vec<_> = vcpus.filter_map(|vcpu| vcpu.policy.as_ref()).collect();
+                if let Some(value) = told.first().and_then(|policy| value(policy)) {
+                    ConstGauge::new(value).encode(family.encode_family(label)?)?;
+                }
+            }
+            Ok(())
+        };
+        let help = "Weight in effect, which a governor may have changed";
+        let name = "domain_weight_in_effect";
+        per_policy(name, help, None, |policy| Some(policy.weight as f64))?;
+        let help = "Slice in effect, if it is not that of the policy";
+        per_policy("domain_slice", help, Some(&Unit::Seconds), |policy| {
+            policy.slice_ns.map(|slice_ns| slice_ns as f64 / 1e9)
+        })?;
 
         let mut per_vcpu = |name, help, unit, value: &dyn Fn(&Figures) -> Option<f64>| {
             let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
@@ -182,12 +203,18 @@ mod tests {
             waits,
             ..Figures::default()
         };
+        let policy =
+            PolicyState { weight: 400, slice_ns: Some(3_000_000), ..PolicyState::default() };
         let waits = Waits { histogram: vec![(0, 1), (1_000_000, 2), (1_000_001, 4)], worst: None };
         let snapshot = Snapshot {
             structure: Arc::new(Structure { host, domains }),
             time_ns: 0,
             idle_ns: vec![250_000_000],
-            vcpus: vec![figures(None), figures(Some(waits)), figures(None)],
+            vcpus: vec![
+                Figures { policy: Some(policy), ..figures(None) },
+                figures(Some(waits)),
+                figures(None),
+            ],
             segments: vec![],
             others: vec![],
         };
@@ -197,6 +224,8 @@ mod tests {
             "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.25",
             "steelyard_domain_weight{domain=\"twin\"} 512",
             "steelyard_domain_weight{domain=\"twin (3)\"} 512",
+            r#"steelyard_domain_weight_in_effect{domain="a \"quoted\"\nname"} 400.0"#,
+            r#"steelyard_domain_slice_seconds{domain="a \"quoted\"\nname"} 0.003"#,
             r#"steelyard_vcpu_run_seconds_total{domain="a \"quoted\"\nname",vcpu="0"} 1.5"#,
             "steelyard_vcpu_switches_total{domain=\"twin\",vcpu=\"0\"} 9.0",
             "steelyard_domain_waits_seconds_count{domain=\"twin\"} 7",
@@ -209,6 +238,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
         // What is not seen is not there.
         assert!(!text.contains("migrations_total"), "{text}");
+        assert!(!text.contains("weight_in_effect{domain=\"twin\"}"), "{text}");
         assert!(!text.contains("waits_seconds_count{domain=\"twin (3)\"}"), "{text}");
     }
 }

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use steelyard_simulator::Simulation;
-use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
+use steelyard_simulator::measure::{DomainMeasure, Run, Standing, VcpuMeasure};
 
-use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu, Waits};
+use steelyard_recording::{
+    Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
+};
 
 /// A running simulation.
 pub struct SimulationSource {
@@ -77,6 +79,13 @@ impl SimulationSource {
         }
         for (figures, ran_on) in vcpus.iter_mut().flatten().zip(self.ran_on.iter().flatten()) {
             figures.pcpu = *ran_on;
+        }
+        let standings =
+            self.simulation.standings().map(|Standing { weight, slice_ns, credit, boosted }| {
+                PolicyState { weight, slice_ns, credit, class: None, boosted }
+            });
+        for (figures, standing) in vcpus.iter_mut().flatten().zip(standings) {
+            figures.policy = Some(standing);
         }
         Some(Snapshot {
             structure,

@@ -58,6 +58,20 @@ impl Source {
         }
     }
 
+    /// Whether single runs and waits are wanted, where it is a question of memory.
+    pub fn set_segments(&mut self, wanted: bool) {
+        if let Source::Linux(host) = self {
+            host.set_segments(wanted);
+        }
+    }
+
+    /// To be called now and then by whoever waits for long: see [`LinuxSource::attend`].
+    pub fn attend(&mut self) {
+        if let Source::Linux(host) = self {
+            host.attend();
+        }
+    }
+
     /// How long to wait from the one snapshot to the next: a live host's interval, or, of what has
     /// no clock of its own, the time between the two at this speed (none: no wait).
     pub fn pause(&self, interval: Duration, between_ns: u64, speed: Option<f64>) -> Duration {

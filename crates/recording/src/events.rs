@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use steelyard_simulator::measure::Segment;
 
 use crate::snapshot::{OtherRun, Structure};
@@ -15,6 +16,25 @@ const RAN: u64 = 1;
 /// On the pCPU that follows, other than where it ran last.
 const RAN_ELSEWHERE: u64 = 2;
 const KINDS: u64 = 3;
+
+/// Segments, a column for each kind of number: they compress better among their like.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Packed {
+    /// vCPU times [`KINDS`], plus what it is.
+    codes: Vec<u64>,
+    /// End, since the end of the segment before.
+    ends: Vec<u64>,
+    /// 0: it begins where the vCPU's last one ended; else its length plus 1.
+    lengths: Vec<u64>,
+    /// Of each that ran elsewhere.
+    pcpus: Vec<u32>,
+}
+
+impl Packed {
+    pub fn is_empty(&self) -> bool {
+        self.codes.is_empty()
+    }
+}
 
 /// What the numbers of a member refer to, for who writes and who reads them.
 pub(crate) struct Context {
@@ -56,8 +76,8 @@ impl Context {
     }
 
     /// Segments of vCPUs and pCPUs that are there as numbers.
-    pub fn pack(&mut self, segments: &[Segment]) -> Vec<u64> {
-        let mut numbers = vec![];
+    pub fn pack(&mut self, segments: &[Segment]) -> Packed {
+        let mut packed = Packed::default();
         for segment in segments {
             let Some(first) = self.first.get(segment.domain as usize) else { continue };
             if segment.pcpu.is_some_and(|pcpu| pcpu >= self.pcpus) {
@@ -68,57 +88,56 @@ impl Context {
             let kind = match segment.pcpu {
                 None => WAITED,
                 pcpu if pcpu == *last_pcpu => RAN,
-                Some(_) => RAN_ELSEWHERE,
+                Some(pcpu) => {
+                    packed.pcpus.push(pcpu);
+                    *last_pcpu = segment.pcpu;
+                    RAN_ELSEWHERE
+                }
             };
             let length_ns = segment.end_ns.wrapping_sub(segment.start_ns);
-            let start = if segment.start_ns == *last_ns { 0 } else { length_ns.saturating_add(1) };
-            let after_ns = segment.end_ns.wrapping_sub(self.segment_ns);
-            numbers.extend([index * KINDS + kind, after_ns, start]);
-            if kind == RAN_ELSEWHERE {
-                numbers.extend(segment.pcpu.map(u64::from));
-                *last_pcpu = segment.pcpu;
-            }
+            packed.codes.push(index * KINDS + kind);
+            packed.ends.push(segment.end_ns.wrapping_sub(self.segment_ns));
+            packed.lengths.push(match segment.start_ns == *last_ns {
+                true => 0,
+                false => length_ns.saturating_add(1),
+            });
             *last_ns = segment.end_ns;
             self.segment_ns = segment.end_ns;
         }
-        numbers
+        packed
     }
 
     /// The segments that these numbers are; none if they are none.
-    pub fn unpack(&mut self, numbers: &[u64]) -> Option<Vec<Segment>> {
-        let mut segments = vec![];
-        let mut numbers = numbers.iter().copied();
-        while let Some(code) = numbers.next() {
+    pub fn unpack(&mut self, packed: &Packed) -> Option<Vec<Segment>> {
+        let Packed { codes, ends, lengths, pcpus } = packed;
+        if ends.len() != codes.len() || lengths.len() != codes.len() {
+            return None;
+        }
+        let mut pcpus = pcpus.iter().copied();
+        let segments = codes.iter().zip(ends).zip(lengths).map(|((code, after_ns), length)| {
             let (index, kind) = (code / KINDS, code % KINDS);
-            let (after_ns, start) = (numbers.next()?, numbers.next()?);
             let (last_ns, last_pcpu) = self.vcpus.get_mut(usize::try_from(index).ok()?)?;
-            let end_ns = self.segment_ns.wrapping_add(after_ns);
-            let start_ns = match start.checked_sub(1) {
+            let end_ns = self.segment_ns.wrapping_add(*after_ns);
+            let start_ns = match length.checked_sub(1) {
                 None => *last_ns,
                 Some(length_ns) => end_ns.wrapping_sub(length_ns),
             };
-            let pcpu = match kind {
-                WAITED => None,
-                RAN => Some((*last_pcpu)?),
-                _ => {
-                    let pcpu = u32::try_from(numbers.next()?).ok();
-                    *last_pcpu = Some(pcpu.filter(|&pcpu| pcpu < self.pcpus)?);
-                    *last_pcpu
-                }
-            };
+            if kind == RAN_ELSEWHERE {
+                *last_pcpu = Some(pcpus.next().filter(|&pcpu| pcpu < self.pcpus)?);
+            }
             *last_ns = end_ns;
             self.segment_ns = end_ns;
             // Domains without vCPUs share the number of the next one's first.
             let domain = self.first.partition_point(|&first| first <= index) - 1;
-            segments.push(Segment {
+            Some(Segment {
                 domain: domain as u32,
                 vcpu: (index - self.first[domain]) as u32,
-                pcpu,
+                pcpu: if kind == WAITED { None } else { Some((*last_pcpu)?) },
                 start_ns,
                 end_ns,
-            });
-        }
-        Some(segments)
+            })
+        });
+        segments.collect()
     }
 
     /// Runs of others on pCPUs that are there as numbers, and names that were not there before.

@@ -4,12 +4,15 @@
 //! seen. A [`Recorder`] keeps them in a file, a [`Recording`] reads them back.
 
 mod events;
+mod history;
+pub mod qemu;
 mod recording;
 mod snapshot;
 mod tally;
 mod xentrace;
 
-pub use recording::{Ending, Recorder, Recording, RecordingError, merged};
+pub use history::{History, Open};
+pub use recording::{Ending, Recorder, Recording, RecordingError, looks_like, merged, read};
 pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use steelyard_simulator::measure::WorstWait;
 use steelyard_simulator::units::MAX_PCPU;
 
-use crate::events::Context;
+use crate::events::{Context, Packed};
 use crate::snapshot::{Figures, PolicyState, Snapshot, State, Structure, Waits};
 
 const FORMAT: &str = "steelyard-recording";
@@ -48,11 +48,12 @@ struct Sample {
     time_ns: u64,
     idle_ns: Vec<u64>,
     vcpus: Vec<VcpuSample>,
-    /// See [`Context`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    segments: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    segments: Packed,
+    /// Of others, those that are new in the member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     names: Vec<Arc<str>>,
+    /// See [`Context::pack_others`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<u64>,
 }
@@ -365,6 +366,14 @@ pub enum Ending {
     Damaged,
 }
 
+/// Whether a file that begins so is a recording.
+pub fn looks_like(head: &[u8]) -> bool {
+    let mut begin = [0; 32];
+    let mut unpacked = GzDecoder::new(head);
+    let known = format!("{{\"format\":\"{FORMAT}\"");
+    unpacked.read_exact(&mut begin).is_ok() && begin.starts_with(known.as_bytes())
+}
+
 /// A recording to be looked at in any order.
 pub struct Recording<R> {
     reader: R,
@@ -383,28 +392,14 @@ impl<R: BufRead + Seek> Recording<R> {
     /// [`RecordingError`], if there is not a single snapshot in it.
     pub fn new(mut reader: R) -> Result<Recording<R>, RecordingError> {
         let (mut members, mut length) = (vec![], 0);
-        let ending = loop {
-            let offset = reader.stream_position().map_err(RecordingError::Io)?;
-            if reader.fill_buf().map_err(RecordingError::Io)?.is_empty() {
-                break Ending::Complete;
+        let mut begun = None;
+        let ending = read_members(&mut reader, Seek::stream_position, |offset, _| {
+            if begun != Some(offset) {
+                begun = Some(offset);
+                members.push((offset, length));
             }
-            let first = length;
-            let end = read_member(&mut reader, |_| length += 1);
-            if length > first {
-                members.push((offset, first));
-            }
-            match end {
-                Ok(()) => {}
-                Err(Stop::CutOff) => break Ending::CutOff,
-                Err(Stop::Damaged) if length > 0 => break Ending::Damaged,
-                Err(Stop::Damaged) => return Err(RecordingError::Other),
-                Err(Stop::Version(version)) => return Err(RecordingError::Version(version)),
-                Err(Stop::Io(error)) => return Err(RecordingError::Io(error)),
-            }
-        };
-        if length == 0 {
-            return Err(RecordingError::Empty);
-        }
+            length += 1;
+        })?;
         Ok(Recording { reader, members, length, ending, loaded: None })
     }
 
@@ -433,6 +428,45 @@ impl<R: BufRead + Seek> Recording<R> {
         let (_, snapshots) = self.loaded.as_ref()?;
         snapshots.get(number - first).cloned()
     }
+}
+
+/// Reads a recording from beginning to end, snapshot by snapshot.
+///
+/// # Errors
+/// [`RecordingError`], if there is not a single snapshot in it.
+pub fn read(
+    mut reader: impl BufRead,
+    mut each: impl FnMut(Snapshot),
+) -> Result<Ending, RecordingError> {
+    read_members(&mut reader, |_| Ok(0), |_, snapshot| each(snapshot))
+}
+
+/// Reads members to the end; each snapshot with where its member begins, as `place` says it.
+fn read_members<R: BufRead>(
+    reader: &mut R,
+    place: impl Fn(&mut R) -> io::Result<u64>,
+    mut each: impl FnMut(u64, Snapshot),
+) -> Result<Ending, RecordingError> {
+    let mut any = false;
+    let ending = loop {
+        let offset = place(reader).map_err(RecordingError::Io)?;
+        if reader.fill_buf().map_err(RecordingError::Io)?.is_empty() {
+            break Ending::Complete;
+        }
+        let end = read_member(reader, |snapshot| {
+            any = true;
+            each(offset, snapshot);
+        });
+        match end {
+            Ok(()) => {}
+            Err(Stop::CutOff) => break Ending::CutOff,
+            Err(Stop::Damaged) if any => break Ending::Damaged,
+            Err(Stop::Damaged) => return Err(RecordingError::Other),
+            Err(Stop::Version(version)) => return Err(RecordingError::Version(version)),
+            Err(Stop::Io(error)) => return Err(RecordingError::Io(error)),
+        }
+    };
+    if any { Ok(ending) } else { Err(RecordingError::Empty) }
 }
 
 /// Why reading stopped within a member.

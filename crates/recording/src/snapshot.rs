@@ -41,7 +41,7 @@ pub struct OtherRun {
 }
 
 /// Who is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
     /// The host.
     pub host: Host,
@@ -50,7 +50,7 @@ pub struct Structure {
 }
 
 /// A host, real or simulated, and what its source can tell of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Name.
     pub name: String,

@@ -6,6 +6,7 @@
 mod diagnostic;
 mod document;
 mod file;
+mod follower;
 mod import;
 mod load;
 mod recording;
@@ -13,5 +14,5 @@ mod recording;
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
 pub use document::{locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
-pub use import::{import, import_from};
+pub use import::{history, import, import_from};
 pub use load::{LabelledPolicy, Loaded, MAX_EVENTS, Options, load, load_text, policy};

@@ -1,77 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recorded Linux kernel did, from its scheduler's events: how long each thread ran, slept
-//! and waited, and in which bursts.
-//!
-//! A recorder misses events now and then (some kernels never report those of the idle thread). A
-//! thread that is seen to run without a switch to it began to run when it was last woken or, if that
-//! was missed as well, at that very moment. So a lost event makes a wait too short, never too long.
+//! What is made of a recording, whoever recorded it: from who ran and who waited, what each vCPU (of
+//! perf: each thread) got, and the load that it was, which is replayed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use steelyard_recording::{History, Open, OtherRun, Snapshot, Structure, Tally, merged};
 use steelyard_simulator::config::{Domain, Setup};
 use steelyard_simulator::measure::{
-    DomainMeasure, Events, PcpuMeasure, Ran, Run, TimeMeasure, VcpuMeasure,
+    DomainMeasure, Events, PcpuMeasure, Run, Segment, TimeMeasure, VcpuMeasure, Waits,
 };
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
-use steelyard_simulator::{Usable, WaitRecorder, entitle};
-
-/// Threads of a process that are replayed at most: the vCPUs that a domain can have.
-const MAX_THREADS: usize = 1024;
+use steelyard_simulator::{Usable, entitle};
 
 /// A whole recording.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
-    /// From the first event to the last.
+    /// From beginning to end.
     pub elapsed_ns: u64,
     /// By number.
     pub pcpus: Vec<PcpuMeasure>,
-    /// Processes that ran, by number.
+    /// Domains, or processes, by number.
     pub processes: BTreeMap<u32, Process>,
     /// Events that say nothing about scheduling or were not needed.
     pub skipped: u64,
     events: Events,
 }
 
-/// A process and those of its threads that ran.
+/// A domain, or a process and those of its threads that ran.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// Name of its first thread.
+    /// Unlike that of any other.
     pub name: String,
-    /// Threads in the order of the vCPUs that they become.
-    pub threads: Vec<RecordedThread>,
-    /// What the threads did, in the same order.
+    /// Weight, 256 being the usual one.
+    pub weight: u32,
+    /// In percent of one pCPU; 0: none.
+    pub cap_percent: u32,
+    /// What each vCPU got.
+    pub times: Vec<TimeMeasure>,
+    /// What each did.
     pub replay: Vec<Arc<ReplayThread>>,
-    /// How many of the threads, the first ones, are vCPUs of a virtual machine.
+    /// How many, the first ones, are vCPUs of a virtual machine.
     pub vcpus: usize,
 }
 
-/// What a thread got.
-#[derive(Debug)]
-pub(crate) struct RecordedThread {
-    tid: u32,
-    time: TimeMeasure,
-    waits_ns: Vec<u64>,
-    worst: Wait,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Wait {
-    start_ns: u64,
-    length_ns: u64,
-    /// Threads that ran meanwhile, longest first.
-    ran: Vec<(u32, u64)>,
-}
-
 impl Process {
-    /// CPU time of all its threads.
+    /// CPU time of all.
     pub fn gotten_ns(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.time.gotten_ns).sum()
+        self.times.iter().map(|time| time.gotten_ns).sum()
     }
 }
 
 impl Recording {
-    /// The recorded kernel's figures for the domains that replay this recording; none if none does.
+    /// What single events say. `is_vcpu` knows the threads of vCPUs by their names.
+    pub fn of_history(
+        history: &History,
+        is_vcpu: impl Fn(&str) -> bool,
+        skipped: u64,
+    ) -> Recording {
+        let mut digest = Digest::default();
+        digest.set_structure(&history.structure);
+        digest.add(&history.segments, &history.others);
+        let mut recording = digest.finish(&history.open, 0, history.length_ns, is_vcpu);
+        recording.skipped = skipped;
+        recording
+    }
+
+    /// The recorded host's figures for the domains that replay this recording; none if none does.
     pub fn measure(&self, setup: &Setup) -> Option<Run> {
         let replayed = |domain: &Domain| {
             domain.task.iter().find_map(|task| match &task.workload {
@@ -79,18 +74,11 @@ impl Recording {
                 _ => None,
             })
         };
+        // Who is not in the scenario appears under its own name.
         let mut names = HashMap::new();
         for domain in &setup.domains {
-            for (vcpu, thread) in replayed(domain).iter().flat_map(|p| p.threads.iter().enumerate())
-            {
-                names.entry(thread.tid).or_insert((domain.name.clone(), vcpu as u32));
-            }
-        }
-        // Who is not in the scenario appears under its own name.
-        for (pid, process) in &self.processes {
-            for (index, thread) in process.threads.iter().enumerate() {
-                let name = || (format!("{}-{pid}", process.name), index as u32);
-                names.entry(thread.tid).or_insert_with(name);
+            if let Some(process) = replayed(domain) {
+                names.entry(process.name.as_str()).or_insert(domain.name.as_str());
             }
         }
         let (mut domains, mut usable) = (vec![], vec![]);
@@ -118,31 +106,28 @@ impl Recording {
         &self,
         domain: &Domain,
         process: &Process,
-        names: &HashMap<u32, (String, u32)>,
+        names: &HashMap<&str, &str>,
     ) -> DomainMeasure {
-        let mut all = WaitRecorder::default();
         let mut total = TimeMeasure::default();
+        let mut histogram = vec![];
+        let mut worst = None;
         let mut vcpus = vec![];
-        for (index, thread) in process.threads.iter().take(domain.vcpus as usize).enumerate() {
-            let mut waits = WaitRecorder::default();
-            for &wait_ns in &thread.waits_ns {
-                let _ = waits.record(wait_ns);
+        for time in process.times.iter().take(domain.vcpus as usize) {
+            let mut time = time.clone();
+            for ran in time.waits.worst.iter_mut().flat_map(|worst| &mut worst.ran) {
+                if let Some(&name) = names.get(ran.domain.as_str()) {
+                    name.clone_into(&mut ran.domain);
+                }
             }
-            let Wait { start_ns, length_ns, ran } = &thread.worst;
-            let ran = ran.iter().map(|&(tid, ran_ns)| {
-                let (domain, vcpu) =
-                    names.get(&tid).cloned().unwrap_or_else(|| (format!("thread {tid}"), 0));
-                Ran { domain, vcpu, ran_ns }
-            });
-            if *length_ns > 0 {
-                waits.set_worst(index as u32, *start_ns, *length_ns, ran.collect());
-            }
-            all.add(&waits);
-            let time = TimeMeasure { waits: waits.measure(), ..thread.time.clone() };
+            histogram = merged(&histogram, &time.waits.histogram, |one, other| one + other);
+            worst = worst
+                .into_iter()
+                .chain(time.waits.worst.clone())
+                .reduce(|one, other| if other.length_ns > one.length_ns { other } else { one });
             total.add_sums(&time);
             vcpus.push(VcpuMeasure { time });
         }
-        total.waits = all.measure();
+        total.waits = Waits::of(histogram, worst);
         DomainMeasure {
             name: domain.name.clone(),
             weight: domain.weight,
@@ -156,323 +141,249 @@ impl Recording {
     }
 }
 
-/// The number of the idle threads.
-const IDLE: u32 = 0;
-
-/// Follows the kernel, event by event.
-#[derive(Debug, Default)]
-pub(crate) struct Follower {
-    now_ns: u64,
-    cpus: Vec<Cpu>,
-    threads: BTreeMap<u32, Thread>,
-    events: Events,
-}
-
-#[derive(Debug, Default)]
-struct Cpu {
-    running: Option<u32>,
-    /// When that began, or when the CPU went idle.
-    since_ns: u64,
-    /// Whether there was an event of this CPU.
+/// What `steelyard record` wrote, as it is read.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    digest: Digest,
+    open: Open,
+    /// Time and idle times of the first and the last.
+    first: Option<(u64, Vec<u64>)>,
+    last: Option<(u64, Vec<u64>)>,
     seen: bool,
-    switches: u64,
-    ran_ns: u64,
-    /// Who ran, with beginning and end, to say who ran while another waited.
-    runs: Vec<(u32, u64, u64)>,
 }
 
-#[derive(Debug, Default)]
-struct Thread {
-    name: String,
-    process: Option<u32>,
-    state: State,
-    since_ns: u64,
-    /// Queues in which it has been waiting, and from when on.
-    queues: Vec<(usize, u64)>,
-    last_cpu: Option<usize>,
-    time: TimeMeasure,
-    waits_ns: Vec<u64>,
-    worst: Wait,
+impl Snapshots {
+    /// The next one.
+    pub fn add(&mut self, snapshot: Snapshot) {
+        self.digest.set_structure(&snapshot.structure);
+        self.open.add(&snapshot);
+        self.seen |= snapshot.vcpus.iter().any(|figures| figures.waits.is_some());
+        let Snapshot { time_ns, idle_ns, mut segments, others, .. } = snapshot;
+        let &mut (start_ns, _) = self.first.get_or_insert_with(|| (time_ns, idle_ns.clone()));
+        // Of what began before, what belongs to the recording.
+        segments.retain(|segment| segment.end_ns > start_ns);
+        for segment in &mut segments {
+            segment.start_ns = segment.start_ns.max(start_ns);
+        }
+        self.digest.add(&segments, &others);
+        self.last = Some((time_ns, idle_ns));
+    }
+
+    /// The recording; none if it holds no single runs and waits, or no time passes.
+    pub fn finish(self) -> Option<Recording> {
+        let ((start_ns, idle_before), (end_ns, idle_now)) = (self.first?, self.last?);
+        if !self.seen || end_ns <= start_ns {
+            return None;
+        }
+        let open = self.open.segments();
+        let mut recording = self.digest.finish(&open, start_ns, end_ns, |_| true);
+        let idle = idle_before.iter().zip(&idle_now);
+        for (pcpu, (before, now)) in recording.pcpus.iter_mut().zip(idle) {
+            pcpu.idle_ns = now.saturating_sub(*before).min(end_ns - start_ns);
+        }
+        Some(recording)
+    }
+}
+
+/// Adds up a recording as it is read. Domains that went stay.
+#[derive(Default)]
+struct Digest {
+    /// As it is now.
+    now: Option<Arc<Structure>>,
+    /// Everybody that there was.
+    all: Structure,
+    /// The place among all of each vCPU of each domain as it is now.
+    places: Vec<Vec<(u32, u32)>>,
+    tally: Tally,
+    loads: Vec<Vec<Load>>,
+    /// Of each pCPU: time in which somebody ran, and switches.
+    pcpus: Vec<(u64, u64)>,
+}
+
+impl Digest {
+    fn set_structure(&mut self, structure: &Arc<Structure>) {
+        if self.now.as_ref().is_some_and(|now| Arc::ptr_eq(now, structure)) {
+            return;
+        }
+        self.now = Some(structure.clone());
+        self.all.host = structure.host.clone();
+        self.places.clear();
+        let all = &mut self.all.domains;
+        let mut known: HashMap<u64, usize> =
+            all.iter().enumerate().map(|(index, domain)| (domain.id, index)).collect();
+        for domain in &structure.domains {
+            let index = *known.entry(domain.id).or_insert_with(|| {
+                all.push(steelyard_recording::Domain { vcpus: vec![], ..domain.clone() });
+                all.len() - 1
+            });
+            all[index].weight = domain.weight;
+            all[index].cap_percent = domain.cap_percent;
+            let vcpus = &mut all[index].vcpus;
+            let numbers: HashMap<u64, usize> =
+                vcpus.iter().enumerate().map(|(number, vcpu)| (vcpu.id, number)).collect();
+            let places = domain.vcpus.iter().map(|vcpu| {
+                let number = numbers.get(&vcpu.id).copied().unwrap_or_else(|| {
+                    vcpus.push(vcpu.clone());
+                    vcpus.len() - 1
+                });
+                (index as u32, number as u32)
+            });
+            self.places.push(places.collect());
+        }
+        let mut count: HashMap<String, u32> = HashMap::new();
+        for domain in &*all {
+            *count.entry(domain.name.clone()).or_default() += 1;
+        }
+        for domain in &mut *all {
+            if count.get(&domain.name).is_some_and(|&count| count > 1) {
+                domain.name = format!("{}-{}", domain.name, domain.id);
+            }
+        }
+        self.loads.resize_with(all.len(), Vec::new);
+        for (loads, domain) in self.loads.iter_mut().zip(&*all) {
+            loads.resize_with(domain.vcpus.len(), Load::default);
+        }
+        self.pcpus.resize(structure.host.pcpus as usize, (0, 0));
+        self.tally.set_structure(&Arc::new(self.all.clone()));
+    }
+
+    /// Both in order of their ends.
+    fn add(&mut self, segments: &[Segment], others: &[OtherRun]) {
+        let mut others = others.iter().peekable();
+        for segment in segments {
+            while let Some(run) = others.next_if(|run| run.end_ns <= segment.end_ns) {
+                self.tally.add_other(run);
+            }
+            let Some(segment) = self.placed(segment) else { continue };
+            self.tally.add(&segment);
+            self.load(&segment);
+        }
+        others.for_each(|run| self.tally.add_other(run));
+    }
+
+    fn placed(&self, segment: &Segment) -> Option<Segment> {
+        let &(domain, vcpu) =
+            self.places.get(segment.domain as usize)?.get(segment.vcpu as usize)?;
+        Some(Segment { domain, vcpu, ..*segment })
+    }
+
+    fn load(&mut self, segment: &Segment) {
+        if let Some((busy_ns, switches)) =
+            segment.pcpu.and_then(|pcpu| self.pcpus.get_mut(pcpu as usize))
+        {
+            *busy_ns = busy_ns.saturating_add(segment.end_ns.saturating_sub(segment.start_ns));
+            *switches += 1;
+        }
+        self.loads[segment.domain as usize][segment.vcpu as usize].add(segment);
+    }
+
+    fn finish(
+        mut self,
+        open: &[Segment],
+        start_ns: u64,
+        end_ns: u64,
+        is_vcpu: impl Fn(&str) -> bool,
+    ) -> Recording {
+        let open: Vec<_> = open.iter().filter_map(|segment| self.placed(segment)).collect();
+        for segment in &open {
+            self.load(segment);
+        }
+        let elapsed_ns = end_ns.saturating_sub(start_ns);
+        let mut events = Events::default();
+        let mut figures = self.tally.figures(&open).into_iter();
+        let mut processes = BTreeMap::new();
+        for (domain, loads) in self.all.domains.iter().zip(self.loads) {
+            let mut process = Process {
+                name: domain.name.clone(),
+                weight: domain.weight,
+                cap_percent: domain.cap_percent,
+                times: vec![],
+                replay: vec![],
+                vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
+            };
+            for (load, figures) in loads.into_iter().zip(&mut figures) {
+                events.switches += figures.switches;
+                events.wakes += load.wakes;
+                events.blocks += load.wakes;
+                let waits = figures.waits.unwrap_or_default();
+                let worst = waits.worst.map(|mut worst| {
+                    worst.start_ns = worst.start_ns.saturating_sub(start_ns);
+                    worst
+                });
+                process.times.push(TimeMeasure {
+                    gotten_ns: figures.gotten_ns,
+                    waited_ns: figures.waited_ns,
+                    blocked_ns: elapsed_ns
+                        .saturating_sub(figures.gotten_ns)
+                        .saturating_sub(figures.waited_ns),
+                    switches: figures.switches,
+                    migrations: figures.migrations.unwrap_or(0),
+                    preemptions: figures.preemptions.unwrap_or(0),
+                    waits: Waits::of(waits.histogram, worst),
+                    ..TimeMeasure::default()
+                });
+                process.replay.push(Arc::new(load.finish(start_ns, end_ns)));
+            }
+            // Scenarios count in 32 bits, and no system has so many processes or domains.
+            if let Ok(id) = u32::try_from(domain.id) {
+                processes.insert(id, process);
+            }
+        }
+        let pcpus = self.pcpus.iter().map(|&(busy_ns, switches)| PcpuMeasure {
+            idle_ns: elapsed_ns.saturating_sub(busy_ns),
+            switches,
+        });
+        Recording { elapsed_ns, pcpus: pcpus.collect(), processes, skipped: 0, events }
+    }
+}
+
+/// What a vCPU had to do: what lies between its runs and waits is sleep.
+#[derive(Default)]
+struct Load {
     replay: ReplayThread,
     burst_ns: u64,
+    until_ns: Option<u64>,
+    wakes: u64,
+    first_ns: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Blocked,
-    Waiting,
-    Running(usize),
-}
-
-impl Follower {
-    /// Time goes on; it is counted from the beginning of the recording.
-    pub fn advance(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-    }
-
-    fn cpu(&mut self, cpu: usize) -> &mut Cpu {
-        if self.cpus.len() <= cpu {
-            self.cpus.resize_with(cpu + 1, Cpu::default);
-        }
-        &mut self.cpus[cpu]
-    }
-
-    /// A thread is called so.
-    pub fn name(&mut self, tid: u32, name: &str) {
-        let thread = self.threads.entry(tid).or_default();
-        if tid != IDLE && thread.name != name {
-            name.clone_into(&mut thread.name);
-        }
-    }
-
-    /// A thread is on this CPU now, whatever was seen before, and has been for at least so long.
-    pub fn runs(&mut self, tid: u32, process: Option<u32>, cpu: usize, ran_ns: u64) {
-        let now_ns = self.now_ns;
-        if tid == IDLE {
-            self.cpu(cpu).seen = true;
-            if let Some(running) = self.cpus[cpu].running {
-                self.leave(running, cpu, false);
+impl Load {
+    fn add(&mut self, segment: &Segment) {
+        match self.until_ns {
+            None => self.first_ns = segment.start_ns,
+            Some(until_ns) if segment.start_ns > until_ns => {
+                self.wakes += 1;
+                self.end_burst(segment.start_ns - until_ns);
             }
-            return;
+            Some(_) => {}
         }
-        let thread = self.threads.entry(tid).or_default();
-        thread.process = process.or(thread.process);
-        let (state, since_ns) = (thread.state, thread.since_ns);
-        if self.cpu(cpu).running == Some(tid) {
-            return;
+        if segment.pcpu.is_some() {
+            let ran_ns = segment.end_ns.saturating_sub(segment.start_ns);
+            self.burst_ns = self.burst_ns.saturating_add(ran_ns);
         }
-        let seen = self.cpus[cpu].seen;
-        let idle = self.cpus[cpu].running.is_none();
-        let start_ns = match state {
-            // The first that is seen of a CPU: what ran there from the beginning.
-            State::Blocked if !seen && since_ns == 0 => 0,
-            State::Waiting if idle => since_ns.max(self.cpus[cpu].since_ns),
-            State::Blocked if idle => {
-                now_ns.saturating_sub(ran_ns).max(since_ns).max(self.cpus[cpu].since_ns)
-            }
-            _ => now_ns,
-        };
-        self.now_ns = start_ns;
-        if let State::Running(elsewhere) = state {
-            self.leave(tid, elsewhere, false);
-        }
-        if let Some(other) = self.cpus[cpu].running {
-            self.leave(other, cpu, false);
-        }
-        self.enter(tid, cpu);
-        self.now_ns = now_ns;
+        self.until_ns = Some(segment.end_ns.max(self.until_ns.unwrap_or(0)));
     }
 
-    /// A thread became runnable and is put into the queue of this CPU.
-    pub fn wakes(&mut self, tid: u32, cpu: usize) {
-        let now_ns = self.now_ns;
-        self.cpu(cpu);
-        let thread = self.threads.entry(tid).or_default();
-        if tid == IDLE || thread.state != State::Blocked {
-            return;
-        }
-        thread.time.blocked_ns += now_ns - thread.since_ns;
-        thread.end_burst(now_ns - thread.since_ns);
-        thread.state = State::Waiting;
-        thread.since_ns = now_ns;
-        thread.queues.clear();
-        thread.queues.push((cpu, now_ns));
-        self.events.wakes += 1;
-    }
-
-    /// A thread moves to the queue of this CPU.
-    pub fn migrates(&mut self, tid: u32, cpu: usize) {
-        let now_ns = self.now_ns;
-        self.cpu(cpu);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            if thread.state == State::Waiting {
-                thread.queues.push((cpu, now_ns));
-            }
-        }
-    }
-
-    /// This CPU goes from one thread, which is still runnable or not, to the next.
-    pub fn switches(&mut self, cpu: usize, previous: u32, runnable: bool, next: u32) {
-        self.runs(previous, None, cpu, 0);
-        if let Some(running) = self.cpus[cpu].running {
-            self.leave(running, cpu, runnable);
-        }
-        self.cpus[cpu].since_ns = self.now_ns;
-        if next != IDLE {
-            if let Some(&Thread { state: State::Running(elsewhere), .. }) = self.threads.get(&next)
-            {
-                self.leave(next, elsewhere, true);
-            }
-            self.enter(next, cpu);
-        }
-    }
-
-    fn enter(&mut self, tid: u32, cpu: usize) {
-        self.wakes(tid, cpu); // if that was missed
-        let now_ns = self.now_ns;
-        let thread = self.threads.entry(tid).or_default();
-        let wait_ns = now_ns - thread.since_ns;
-        thread.end_wait(tid, now_ns, &self.cpus);
-        thread.waits_ns.push(wait_ns);
-        thread.time.switches += 1;
-        thread.time.migrations += u64::from(thread.last_cpu.is_some_and(|last| last != cpu));
-        thread.last_cpu = Some(cpu);
-        thread.state = State::Running(cpu);
-        thread.since_ns = now_ns;
-        let cpu = &mut self.cpus[cpu];
-        cpu.running = Some(tid);
-        cpu.since_ns = now_ns;
-        cpu.seen = true;
-        cpu.switches += 1;
-        self.events.switches += 1;
-    }
-
-    fn leave(&mut self, tid: u32, cpu: usize, runnable: bool) {
-        let Some(thread) = self.threads.get_mut(&tid) else { return };
-        // A missed switch may have been taken to be later than this.
-        let now_ns = self.now_ns.max(thread.since_ns);
-        let ran_ns = now_ns - thread.since_ns;
-        thread.time.gotten_ns += ran_ns;
-        thread.burst_ns += ran_ns;
-        thread.since_ns = now_ns;
-        thread.queues.clear();
-        if runnable {
-            thread.time.preemptions += 1;
-            thread.state = State::Waiting;
-            thread.queues.push((cpu, now_ns));
-        } else {
-            thread.state = State::Blocked;
-            self.events.blocks += 1;
-        }
-        let cpu = &mut self.cpus[cpu];
-        if ran_ns > 0 {
-            cpu.runs.push((tid, now_ns - ran_ns, now_ns));
-        }
-        cpu.ran_ns += ran_ns;
-        cpu.running = None;
-        cpu.since_ns = now_ns;
-    }
-
-    /// The recording ends.
-    pub fn finish(mut self, skipped: u64) -> Recording {
-        let end_ns = self.now_ns;
-        for index in 0..self.cpus.len() {
-            if let Some(running) = self.cpus[index].running {
-                let thread = self.threads.entry(running).or_default();
-                let ran_ns = end_ns - thread.since_ns;
-                thread.time.gotten_ns += ran_ns;
-                thread.burst_ns += ran_ns;
-                self.cpus[index].ran_ns += ran_ns;
-            }
-        }
-        let mut processes: BTreeMap<u32, Vec<(u32, Thread)>> = BTreeMap::new();
-        let names: HashMap<u32, String> =
-            self.threads.iter().map(|(&tid, thread)| (tid, thread.name.clone())).collect();
-        for (tid, mut thread) in std::mem::take(&mut self.threads) {
-            let mut sleep_ns = 0;
-            match thread.state {
-                State::Running(_) => {}
-                State::Waiting => thread.end_wait(tid, end_ns, &self.cpus),
-                State::Blocked => {
-                    sleep_ns = end_ns - thread.since_ns;
-                    thread.time.blocked_ns += sleep_ns;
-                }
-            }
-            // From its last sleep it goes on to its first, so that a repetition takes as long.
-            thread.end_burst(sleep_ns + thread.replay.first_wake_ns);
-            if tid != IDLE && thread.time.gotten_ns > 0 {
-                // QEMU's helpers in the kernel are called after its process.
-                let helped = thread.name.strip_prefix("vhost-").and_then(|pid| pid.parse().ok());
-                let process = helped.or(thread.process).unwrap_or(tid);
-                processes.entry(process).or_default().push((tid, thread));
-            }
-        }
-        let pcpus = self.cpus.iter().map(|cpu| PcpuMeasure {
-            idle_ns: end_ns.saturating_sub(cpu.ran_ns),
-            switches: cpu.switches,
-        });
-        Recording {
-            elapsed_ns: end_ns,
-            pcpus: pcpus.collect(),
-            processes: processes
-                .into_iter()
-                .map(|(pid, threads)| (pid, Process::new(pid, names.get(&pid), threads)))
-                .collect(),
-            skipped,
-            events: self.events,
-        }
-    }
-}
-
-impl Thread {
     /// It sleeps for so long after what it ran.
     fn end_burst(&mut self, sleep_ns: u64) {
         if self.burst_ns > 0 {
             self.replay.bursts.push(Burst { run_ns: self.burst_ns, sleep_ns });
         } else if let Some(last) = self.replay.bursts.last_mut() {
-            last.sleep_ns += sleep_ns;
+            last.sleep_ns = last.sleep_ns.saturating_add(sleep_ns);
         } else {
-            self.replay.first_wake_ns += sleep_ns;
+            self.first_ns = self.first_ns.saturating_add(sleep_ns);
         }
         self.burst_ns = 0;
     }
 
-    /// It need not wait any longer.
-    fn end_wait(&mut self, own_tid: u32, now_ns: u64, cpus: &[Cpu]) {
-        let length_ns = now_ns - self.since_ns;
-        self.time.waited_ns += length_ns;
-        if length_ns <= self.worst.length_ns {
-            return;
-        }
-        let mut ran: BTreeMap<u32, u64> = BTreeMap::new();
-        let ends = self.queues.iter().skip(1).map(|&(_, start_ns)| start_ns).chain([now_ns]);
-        for (&(cpu, from_ns), to_ns) in self.queues.iter().zip(ends) {
-            let cpu = &cpus[cpu];
-            let running = cpu.running.map(|tid| (tid, cpu.since_ns, now_ns));
-            let past = cpu.runs.iter().rev().take_while(|&&(_, _, end_ns)| end_ns > from_ns);
-            for (tid, start_ns, end_ns) in past.copied().chain(running) {
-                let ran_ns = end_ns.min(to_ns).saturating_sub(start_ns.max(from_ns));
-                if ran_ns > 0 && tid != own_tid {
-                    *ran.entry(tid).or_default() += ran_ns;
-                }
-            }
-        }
-        let mut ran: Vec<_> = ran.into_iter().collect();
-        ran.sort_by_key(|&(_, ran_ns)| std::cmp::Reverse(ran_ns));
-        self.worst = Wait { start_ns: self.since_ns, length_ns, ran };
-    }
-}
-
-impl Process {
-    fn new(pid: u32, name: Option<&String>, mut threads: Vec<(u32, Thread)>) -> Process {
-        // QEMU calls the threads of its vCPUs `CPU 0/KVM` or `CPU 0/TCG`. They come first, then the
-        // emulator's, input and output's and the kernel's helpers.
-        let number = |name: &str| -> Option<u32> {
-            let (number, kind) = name.strip_prefix("CPU ")?.split_once('/')?;
-            matches!(kind, "KVM" | "TCG").then(|| number.parse().ok())?
+    fn finish(mut self, start_ns: u64, end_ns: u64) -> ReplayThread {
+        let first_wake_ns = match self.until_ns {
+            None => end_ns.saturating_sub(start_ns),
+            Some(_) => self.first_ns.saturating_sub(start_ns),
         };
-        threads.sort_by_key(|(tid, thread)| (number(&thread.name).unwrap_or(u32::MAX), *tid));
-        threads.truncate(MAX_THREADS);
-        let name = match name {
-            Some(name) if !name.is_empty() => name.clone(),
-            _ => format!("process-{pid}"),
-        };
-        let replay =
-            threads.iter_mut().map(|(_, thread)| Arc::new(std::mem::take(&mut thread.replay)));
-        Process {
-            name,
-            replay: replay.collect(),
-            vcpus: threads.iter().filter(|(_, thread)| number(&thread.name).is_some()).count(),
-            threads: threads
-                .into_iter()
-                .map(|(tid, thread)| RecordedThread {
-                    tid,
-                    time: thread.time,
-                    waits_ns: thread.waits_ns,
-                    worst: thread.worst,
-                })
-                .collect(),
-        }
+        // From its last sleep it goes on to its first, so that a repetition takes as long.
+        let sleep_ns = end_ns.saturating_sub(self.until_ns.unwrap_or(end_ns));
+        self.end_burst(sleep_ns.saturating_add(first_wake_ns));
+        ReplayThread { first_wake_ns, ..self.replay }
     }
 }

@@ -234,8 +234,8 @@ fn recordings() {
     let garbled = SWITCHES.replace("next_pid=101", "next_pid=1o1");
     shows(&file("a.txt", garbled), &["a.txt:3:", "sched_switch", "next_pid=1o1"]);
     shows(&file("a.txt", [SWITCHES.as_bytes(), b"\0\x01\x02"].concat()), &["binary"]);
-    let bare = "x 1/1 [000] 5.006000: sched:sched_migrate_task\n";
-    shows(&file("a.txt", bare), &["a.txt:1:", "the fields of this sched_migrate_task"]);
+    let bare = "x 1/1 [000] 5.006000: sched:sched_stat_runtime\n";
+    shows(&file("a.txt", bare), &["a.txt:1:", "the fields of this sched_stat_runtime"]);
     let idle = "swapper 0/0 [000] 1.0000000: x: \n".replace("1.0000000", "1.000000")
         + "swapper 0/0 [000] 2.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=1 prev_state=R ==> next_comm=swapper/0 next_pid=0 next_prio=1\n";
     shows(&file("a.txt", idle), &["nothing but the idle threads ran"]);

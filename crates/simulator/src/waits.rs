@@ -93,6 +93,32 @@ impl WaitRecorder {
     }
 }
 
+impl Waits {
+    /// What is reported of a histogram of so many waits, and the longest of them.
+    pub fn of(histogram: Vec<(u64, u64)>, worst: Option<WorstWait>) -> Waits {
+        let worst_ns = worst.as_ref().map_or(0, |worst| worst.length_ns);
+        let count: u64 = histogram.iter().map(|&(_, count)| count).sum();
+        let quantile = |per_mille: u64| {
+            let rank = u128::from(count) * u128::from(per_mille);
+            let mut before = 0;
+            let bucket = histogram.iter().find(|&&(_, count)| {
+                before += u128::from(count) * 1000;
+                before >= rank
+            });
+            bucket.map_or(0, |&(bound_ns, _)| bound_ns.min(worst_ns))
+        };
+        Waits {
+            count,
+            p50_ns: quantile(500),
+            p90_ns: quantile(900),
+            p99_ns: quantile(990),
+            p999_ns: quantile(999),
+            worst,
+            histogram,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +135,22 @@ mod tests {
             let mut waits = WaitRecorder::default();
             let _ = waits.record(length_ns);
             assert_eq!(waits.measure().histogram, [(wait_bucket_ns(length_ns), 1)], "{length_ns}");
+        }
+    }
+
+    #[test]
+    fn a_histogram_tells_what_its_recorder_tells() {
+        let mut waits = WaitRecorder::default();
+        let mut length_ns = 1_u64;
+        for number in 0..5000 {
+            length_ns = (length_ns * 48_271) % 2_147_483_647;
+            let measure = waits.measure();
+            if number % 500 == 0 {
+                assert_eq!(Waits::of(measure.histogram.clone(), measure.worst.clone()), measure);
+            }
+            if waits.record(length_ns) {
+                waits.set_worst(0, number, length_ns, vec![]);
+            }
         }
     }
 

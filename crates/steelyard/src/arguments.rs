@@ -240,6 +240,9 @@ pub struct Watched {
     /// Time from one look to the next, such as 500ms; of a simulation in its own time.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Nanoseconds,
+    /// Load nothing into this host's kernel: single waits are not seen then.
+    #[arg(long, conflicts_with = "simulate")]
+    pub no_bpf: bool,
     /// Another /proc.
     #[arg(long, value_name = "DIR", default_value = "/proc", hide = true)]
     pub proc: PathBuf,
@@ -265,7 +268,8 @@ fn speed(text: &str) -> Result<f64, String> {
 /// Watch who gets the CPUs of this host, of a recording or of a simulation, and who waits.
 ///
 /// Domains are processes with vCPU threads, by the name that QEMU or libvirt gave them. It needs no
-/// privilege, and any scheduler may run. What a source cannot see is left out and listed under `?`.
+/// privilege, and any scheduler may run; as root it sees single waits too. What a source cannot see is
+/// left out and listed under `?`.
 #[derive(Args, Debug)]
 #[command(after_help = examples!(
     "steelyard top                                  this host"

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steelyard export`: a small web server that Prometheus asks.
+//! `steelyard export`: a small web server that Prometheus asks. Each connection has a thread, of which
+//! there are few, an end in time and one answer, so that nobody who is slow or hostile holds up others
+//! or makes it grow.
 
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use steelyard_monitor::{OPENMETRICS, to_openmetrics};
-use tiny_http::{Header, Method, Request, Response, Server};
+use steelyard_monitor::{OPENMETRICS, Source, to_openmetrics};
+use steelyard_recording::Snapshot;
 
 use crate::arguments::Export;
 use crate::failure::Failure;
@@ -12,58 +20,172 @@ use crate::interrupt::Interrupt;
 use crate::monitor::{ATTENTION, open, watching};
 use crate::terminal;
 
+/// Connections that are served at the same time; others wait.
+const CONNECTIONS: usize = 16;
+/// A connection ends after this time, whatever it did.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Longer requests are not read.
+const LONGEST_REQUEST: usize = 16 << 10;
+/// Fields of a request's head.
+const FIELDS: usize = 64;
+/// Who asks sooner gets the same again: asking costs this host no more than so many looks.
+const SOONEST: Duration = Duration::from_millis(50);
+const WORDS: &str = "text/plain; charset=utf-8";
+
+/// Somebody wants the metrics, and where they are to be sent.
+type Wanted = SyncSender<Arc<str>>;
+
 pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
     let Export { watched, listen } = arguments;
     let mut source = open(watched, None)?;
     source.set_states(false);
-    let server = Server::http(listen).map_err(|error| Failure::System {
-        what: "listen",
-        error: format!("on {listen}: {error}"),
-    })?;
-    terminal::note(&format!("metrics on http://{}/metrics; Ctrl-C ends it", server.server_addr()));
-    let mut last = None;
-    let mut look = || {
-        // At the end of a simulation it stays as it was.
-        let now = source.sample().map_err(watching)?;
-        last = now.or_else(|| last.take());
-        Ok(last.as_ref().map_or_else(String::new, to_openmetrics))
-    };
+    source.set_segments(false);
+    let failed = |error| Failure::System { what: "listen", error: format!("on {listen}: {error}") };
+    let listener = TcpListener::bind(listen).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let (wants, wanted) = channel();
+    let listener = Arc::new(Mutex::new(listener));
+    for _ in 0..CONNECTIONS {
+        let (listener, wants) = (listener.clone(), wants.clone());
+        thread::spawn(move || accept(&listener, &wants));
+    }
+    terminal::note(&format!("metrics on http://{address}/metrics; Ctrl-C ends it"));
     // A signal is how it is ended.
-    interrupt.until_asked(|asked| serve(&server, asked, &mut look))
+    interrupt.until_asked(|asked| Watch::new(source).serve(&wanted, asked))
 }
 
-fn serve(
-    server: &Server,
-    asked: &AtomicBool,
-    look: &mut dyn FnMut() -> Result<String, Failure>,
-) -> Result<(), Failure> {
-    while !asked.load(Ordering::Relaxed) {
-        let request = server
-            .recv_timeout(ATTENTION)
-            .map_err(|error| Failure::System { what: "listen", error: error.to_string() })?;
-        if let Some(request) = request {
-            // Whether whoever asked is still there is no concern of this host.
-            let _ = answer(request, look)?;
+/// What is watched, as it was seen last.
+struct Watch {
+    source: Source,
+    last: Option<Snapshot>,
+    text: Arc<str>,
+    looked: Option<Instant>,
+}
+
+impl Watch {
+    fn new(source: Source) -> Watch {
+        Watch { source, last: None, text: Arc::from(""), looked: None }
+    }
+
+    fn serve(&mut self, wanted: &Receiver<Wanted>, asked: &AtomicBool) -> Result<(), Failure> {
+        while !asked.load(Ordering::Relaxed) {
+            match wanted.recv_timeout(ATTENTION) {
+                Ok(wanted) => {
+                    self.look()?;
+                    // If nobody waits for it any more, that is no concern of this host.
+                    let _ = wanted.try_send(self.text.clone());
+                }
+                Err(RecvTimeoutError::Timeout) => self.source.attend(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < SOONEST) {
+            return Ok(());
+        }
+        // At the end of a simulation it stays as it was.
+        self.last = self.source.sample().map_err(watching)?.or_else(|| self.last.take());
+        self.text = self.last.as_ref().map_or_else(String::new, to_openmetrics).into();
+        self.looked = Some(Instant::now());
+        Ok(())
+    }
+}
+
+/// Serves one connection after the other.
+fn accept(listener: &Mutex<TcpListener>, wants: &Sender<Wanted>) {
+    loop {
+        let accepted = listener.lock().unwrap_or_else(PoisonError::into_inner).accept();
+        match accepted {
+            // Whoever asked sees what went wrong.
+            Ok((stream, _)) => drop(answer(stream, wants)),
+            // Too many open files, perhaps: not for ever.
+            Err(_) => thread::sleep(ATTENTION),
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, wants: &Sender<Wanted>) -> io::Result<()> {
+    let end = Instant::now() + LONGEST;
+    let request = match read_request(&mut stream, end)? {
+        Request::Metrics { body } => {
+            let (send, receive) = sync_channel(1);
+            wants.send(send).map_err(io::Error::other)?;
+            match receive.recv_timeout(left(end)?) {
+                Ok(text) => return respond(&mut stream, end, "200 OK", OPENMETRICS, &text, body),
+                Err(_) => ("503 Service Unavailable", "the host does not answer\n"),
+            }
+        }
+        Request::Other => ("404 Not Found", "steelyard export: see /metrics\n"),
+        Request::OtherMethod => ("405 Method Not Allowed", "only GET\n"),
+        Request::Unreadable => ("400 Bad Request", "this is no request\n"),
+    };
+    let (status, words) = request;
+    respond(&mut stream, end, status, WORDS, words, true)
+}
+
+enum Request {
+    /// With the metrics themselves, or only what is said of them.
+    Metrics {
+        body: bool,
+    },
+    Other,
+    OtherMethod,
+    Unreadable,
+}
+
+fn read_request(stream: &mut TcpStream, end: Instant) -> io::Result<Request> {
+    let mut buffer = vec![];
+    loop {
+        stream.set_read_timeout(Some(left(end)?))?;
+        let mut more = [0; 1024];
+        let read = stream.read(&mut more)?;
+        buffer.extend_from_slice(&more[..read]);
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut request = httparse::Request::new(&mut fields);
+        match request.parse(&buffer) {
+            Ok(httparse::Status::Complete(_)) => {
+                let path = request.path.unwrap_or_default().split('?').next();
+                return Ok(match (request.method.unwrap_or_default(), path) {
+                    ("GET", Some("/metrics")) => Request::Metrics { body: true },
+                    ("HEAD", Some("/metrics")) => Request::Metrics { body: false },
+                    ("GET" | "HEAD", _) => Request::Other,
+                    _ => Request::OtherMethod,
+                });
+            }
+            Ok(httparse::Status::Partial) if read > 0 && buffer.len() < LONGEST_REQUEST => {}
+            _ => return Ok(Request::Unreadable),
+        }
+    }
+}
+
+fn respond(
+    stream: &mut TcpStream,
+    end: Instant,
+    status: &str,
+    kind: &str,
+    text: &str,
+    body: bool,
+) -> io::Result<()> {
+    let length = text.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    for mut part in [head.as_bytes(), if body { text.as_bytes() } else { b"" }] {
+        while !part.is_empty() {
+            stream.set_write_timeout(Some(left(end)?))?;
+            let written = stream.write(part)?;
+            part = &part[written..];
         }
     }
     Ok(())
 }
 
-fn answer(
-    request: Request,
-    look: &mut dyn FnMut() -> Result<String, Failure>,
-) -> Result<std::io::Result<()>, Failure> {
-    let words = |status, text: &str| Response::from_string(text).with_status_code(status);
-    let response = match (request.method(), request.url()) {
-        (Method::Get | Method::Head, "/metrics") => {
-            let response = words(200, &look()?);
-            match Header::from_bytes("Content-Type", OPENMETRICS) {
-                Ok(header) => response.with_header(header),
-                Err(()) => response,
-            }
-        }
-        (Method::Get | Method::Head, _) => words(404, "steelyard export: see /metrics\n"),
-        _ => words(405, "only GET\n"),
-    };
-    Ok(request.respond(response))
+/// An error at the end, as 0 would mean for ever.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

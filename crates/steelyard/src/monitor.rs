@@ -81,7 +81,7 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
             }
         }
         due = after(due, source.pause(interval(watched), between_ns, *speed));
-        sleep(due.saturating_duration_since(Instant::now()));
+        wait_until(&mut source, due, &AtomicBool::new(false));
         last = Some(now);
     }
     Ok(())
@@ -102,7 +102,7 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
         while let Some(snapshot) = source.sample().map_err(watching)? {
             recorder.record(&snapshot).map_err(failed)?;
             due = after(due, source.pause(interval(watched), 0, None));
-            if snapshot.time_ns >= length_ns || !wait_until(due, asked) {
+            if snapshot.time_ns >= length_ns || !wait_until(&mut source, due, asked) {
                 break;
             }
         }
@@ -143,13 +143,14 @@ fn after(due: Instant, pause: Duration) -> Instant {
 }
 
 /// False if a signal came.
-fn wait_until(due: Instant, asked: &AtomicBool) -> bool {
+fn wait_until(source: &mut Source, due: Instant, asked: &AtomicBool) -> bool {
     while !asked.load(Ordering::Relaxed) {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return true;
         }
         sleep(left.min(ATTENTION));
+        source.attend();
     }
     false
 }
@@ -161,7 +162,11 @@ pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Fa
             let host = XenSource::new(&watched.proc).map_err(watching)?;
             return Ok(Source::Xen(Box::new(host)));
         }
-        let host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
+        let mut host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
+        // Another /proc has other threads.
+        if !watched.no_bpf && watched.proc == Path::new("/proc") {
+            host.observe();
+        }
         return Ok(Source::Linux(Box::new(host)));
     };
     let options =

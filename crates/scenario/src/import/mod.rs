@@ -14,15 +14,19 @@ use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
+use steelyard_recording::{History, qemu};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use toml_edit::Value;
 
 use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
 use crate::load::Recordings;
-use crate::recording::{Process, Recording};
+use crate::recording::{Process, Recording, Snapshots};
 
-pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (`perf script` text, \
-     plain or zstd), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
+pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`; \
+     `perf script` text, plain or zstd), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
+
+/// What [`history`] reads.
+const KNOWN_EVENTS: &str = "known are `perf script` text, plain or zstd";
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
@@ -30,7 +34,10 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Scenario,
-    Recording,
+    /// Of `steelyard record`.
+    Steelyard,
+    /// Text of `perf script`.
+    Perf,
     Libvirt,
     Xl,
 }
@@ -42,7 +49,10 @@ impl Format {
             Err(Diagnostic::of_file(path.display().to_string(), message).with_help(help))
         };
         if head.starts_with(&ZSTD_MAGIC) {
-            return Ok(Format::Recording);
+            return Ok(Format::Perf);
+        }
+        if steelyard_recording::looks_like(head) {
+            return Ok(Format::Steelyard);
         }
         if head.starts_with(b"PERFILE2") {
             return wrong(
@@ -61,9 +71,9 @@ impl Format {
             Some("toml") => Ok(Format::Scenario),
             Some("xml") => Ok(Format::Libvirt),
             Some("cfg" | "xl") => Ok(Format::Xl),
-            Some("txt" | "perf") => Ok(Format::Recording),
+            Some("txt" | "perf") => Ok(Format::Perf),
             _ if head.trim_ascii_start().starts_with(b"<") => Ok(Format::Libvirt),
-            _ if perf::looks_like(head) => Ok(Format::Recording),
+            _ if perf::looks_like(head) => Ok(Format::Perf),
             // Xen asks for no particular name.
             None => Ok(Format::Xl),
             Some(_) => wrong("the format of this file is not known", KNOWN_FORMATS),
@@ -96,28 +106,78 @@ pub(crate) fn scenario(
 ) -> Result<String, Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
-    match Format::of(path, head)? {
-        Format::Recording => {
-            let recording = Arc::new(perf::read(path, file)?);
-            let text = of_recording(&name, &recording).ok_or_else(|| {
-                let message = "an empty recording: nothing but the idle threads ran";
-                Diagnostic::of_file(path.display().to_string(), message)
-            })?;
-            recordings.insert(path.to_owned(), recording);
-            Ok(text)
-        }
+    let format = Format::of(path, head)?;
+    match format {
         Format::Libvirt => libvirt::parse(&read_text(path, file)?)
             .map(|machine| machine.scenario(&name, "libvirt")),
         Format::Xl => {
             xl::parse(&read_text(path, file)?).map(|machine| machine.scenario(&name, "xl"))
         }
         Format::Scenario => read_text(path, file).map(|source| source.text),
+        Format::Steelyard | Format::Perf => {
+            let recording = Arc::new(read_recording(path, file, format)?);
+            let text = of_recording(&name, format, &recording).ok_or_else(|| {
+                let message = "an empty recording: nothing but the idle threads ran";
+                Diagnostic::of_file(path.display().to_string(), message)
+            })?;
+            recordings.insert(path.to_owned(), recording);
+            Ok(text)
+        }
     }
 }
 
 /// Reads the recording that a scenario names.
 pub(crate) fn recording(path: &Path) -> Result<Recording, Diagnostic> {
-    perf::read(path, open(path)?)
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    let format = Format::of(path, head)?;
+    read_recording(path, file, format)
+}
+
+fn read_recording(
+    path: &Path,
+    file: impl BufRead,
+    format: Format,
+) -> Result<Recording, Diagnostic> {
+    if format != Format::Steelyard {
+        let (history, skipped) = history_of(path, file, format)?;
+        let is_vcpu = |name: &str| qemu::vcpu_number(name).is_some();
+        return Ok(Recording::of_history(&history, is_vcpu, skipped));
+    }
+    let wrong = |message: String| Diagnostic::of_file(path.display().to_string(), message);
+    let mut snapshots = Snapshots::default();
+    steelyard_recording::read(file, |snapshot| snapshots.add(snapshot))
+        .map_err(|error| wrong(error.to_string()))?;
+    snapshots.finish().ok_or_else(|| {
+        wrong("there are sums in this recording, no single runs and waits, of which loads are made".to_owned())
+            .with_help("`steelyard top` says under `?` what a host's source needs to see them; or record with `perf sched record`")
+    })
+}
+
+/// Reads single events that something other than `steelyard record` wrote.
+///
+/// # Errors
+/// What cannot be read, and where it stands.
+pub fn history(path: &Path) -> Result<History, Diagnostic> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    let format = Format::of(path, head)?;
+    history_of(path, file, format).map(|(history, _)| history)
+}
+
+/// With the number of events that were not needed.
+fn history_of(
+    path: &Path,
+    file: impl BufRead,
+    format: Format,
+) -> Result<(History, u64), Diagnostic> {
+    match format {
+        Format::Perf => perf::read(path, file),
+        Format::Scenario | Format::Steelyard | Format::Libvirt | Format::Xl => {
+            let message = "there are no single events in this file";
+            Err(Diagnostic::of_file(path.display().to_string(), message).with_help(KNOWN_EVENTS))
+        }
+    }
 }
 
 /// A virtual machine as libvirt or xl describe it.
@@ -196,7 +256,7 @@ fn clamp_weight(weight: u64, notes: &mut Vec<String>) -> u32 {
 /// Processes that used less of a CPU are left out, unless they are virtual machines.
 const LEAST_PERMILLE: u128 = 5;
 
-fn of_recording(file: &str, recording: &Recording) -> Option<String> {
+fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<String> {
     let uses_enough = |process: &Process| {
         let permille = u128::from(process.gotten_ns()) * 1000 / u128::from(recording.elapsed_ns);
         process.vcpus > 0 || permille >= LEAST_PERMILLE
@@ -205,39 +265,52 @@ fn of_recording(file: &str, recording: &Recording) -> Option<String> {
     let (kept, left_out): (Vec<_>, Vec<_>) = recording
         .processes
         .iter()
-        .partition(|(pid, process)| **pid == busiest || uses_enough(process));
+        .partition(|(id, process)| **id == busiest || uses_enough(process));
     let percent = |ns: u64| 100.0 * ns as f64 / recording.elapsed_ns as f64;
-    let mut text = format!(
-        "# From the recording {file}: each process that used at least {} % of a CPU, and each virtual\n\
-         # machine, is a domain, and each of its threads a vCPU: those that QEMU calls `CPU n/KVM` or\n\
-         # `CPU n/TCG` first, then its emulator, input and output, and the kernel's helpers. Every thread\n\
-         # replays for how long it ran and slept; how long it waits is up to the policy.\n\
-         # Left out: {} processes that used {:.2} % of a CPU together, and {} events of other kinds.\n\
-         name = {name}\n\
-         length = {length}\n\n",
-        LEAST_PERMILLE as f64 / 10.0,
-        left_out.len(),
-        percent(left_out.iter().map(|(_, process)| process.gotten_ns()).sum()),
-        recording.skipped,
-        file = comment(file),
-        name = quoted(file.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(file)),
-        length = quoted(&Nanoseconds(recording.elapsed_ns).to_string()),
-    );
-    write_host(&mut text, recording.pcpus.len() as u32);
-    for (pid, process) in &kept {
-        let twins = kept.iter().filter(|(_, other)| other.name == process.name).count();
-        let name = if twins > 1 { format!("{}-{pid}", process.name) } else { process.name.clone() };
-        let threads = process.threads.len();
+    let mut text = format!("# From the recording {}: ", comment(file));
+    if format == Format::Steelyard {
+        text.push_str(
+            "each domain with its vCPUs. Every vCPU\n\
+             # replays for how long it ran and slept; how long it waits is up to the policy.\n",
+        );
+    } else {
         let _ = writeln!(
             text,
-            "\n# {}: {:.1} % of a CPU, {} of its {threads} threads are vCPUs.\n\
-             [[domain]]\nname = {}\nvcpus = {threads}\n\
-             [[domain.task]]\nthreads = {threads}\n\
-             workload.replay = {{ recording = {}, process = {pid} }}",
-            comment(&process.name),
-            percent(process.gotten_ns()),
+            "each process that used at least {} % of a CPU, and each virtual\n\
+             # machine, is a domain, and each of its threads a vCPU: those that QEMU calls `CPU n/KVM` or\n\
+             # `CPU n/TCG` first, then its emulator, input and output, and the kernel's helpers. Every thread\n\
+             # replays for how long it ran and slept; how long it waits is up to the policy.\n\
+             # Left out: {} processes that used {:.2} % of a CPU together, and {} events of other kinds.",
+            LEAST_PERMILLE as f64 / 10.0,
+            left_out.len(),
+            percent(left_out.iter().map(|(_, process)| process.gotten_ns()).sum()),
+            recording.skipped,
+        );
+    }
+    let name = file.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(file);
+    let length = Nanoseconds(recording.elapsed_ns).to_string();
+    let _ = write!(text, "name = {}\nlength = {}\n\n", quoted(name), quoted(&length));
+    write_host(&mut text, recording.pcpus.len() as u32);
+    for (id, process) in &kept {
+        let threads = process.times.len();
+        let (name, gotten) = (comment(&process.name), percent(process.gotten_ns()));
+        let _ = writeln!(
+            text,
+            "\n# {name}: {gotten:.1} % of a CPU, {} of its {threads} threads are vCPUs.\n\
+             [[domain]]\nname = {}\nvcpus = {threads}",
             process.vcpus,
-            quoted(&name),
+            quoted(&process.name),
+        );
+        if process.weight != 256 {
+            let _ = writeln!(text, "weight = {}", process.weight.clamp(1, 65_535));
+        }
+        if process.cap_percent != 0 {
+            let _ = writeln!(text, "cap_percent = {}", process.cap_percent);
+        }
+        let _ = writeln!(
+            text,
+            "[[domain.task]]\nthreads = {threads}\n\
+             workload.replay = {{ recording = {}, process = {id} }}",
             quoted(file),
         );
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings: the text that `perf script` makes of what `perf sched record` recorded, plain or
+//! Recordings of perf: the text that `perf script` makes of what `perf sched record` recorded, plain or
 //! compressed with zstd, read line by line. A line is
 //!
 //! ```text
@@ -16,17 +16,20 @@ use std::ops::Range;
 use std::path::Path;
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use steelyard_recording::History;
 
 use crate::diagnostic::{Diagnostic, Source, unreadable};
+use crate::follower::Follower;
 use crate::import::{KNOWN_FORMATS, ZSTD_MAGIC};
-use crate::recording::{Follower, Recording};
 
 /// Longer lines are refused, so that a binary file does not fill the memory.
 const MAX_LINE: u64 = 1 << 16;
 const MAX_CPU: usize = steelyard_simulator::units::MAX_PCPU as usize;
 
 /// Reads a recording, plain or compressed.
-pub(crate) fn read(path: &Path, mut file: impl BufRead) -> Result<Recording, Diagnostic> {
+///
+/// Beside what it says comes the number of events that say nothing about scheduling or were not needed.
+pub(crate) fn read(path: &Path, mut file: impl BufRead) -> Result<(History, u64), Diagnostic> {
     let name = path.display().to_string();
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     if head.starts_with(&ZSTD_MAGIC) {
@@ -83,7 +86,7 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Reads a recording from text.
-fn parse(name: &str, mut text: impl BufRead) -> Result<Recording, Diagnostic> {
+fn parse(name: &str, mut text: impl BufRead) -> Result<(History, u64), Diagnostic> {
     let mut follower = Follower::default();
     let mut first_ns = None;
     let mut last_ns = 0;
@@ -154,11 +157,10 @@ fn parse(name: &str, mut text: impl BufRead) -> Result<Recording, Diagnostic> {
                 follower.name(next.tid, next.comm);
                 follower.switches(sample.cpu, previous.tid, runnable, next.tid);
             }
-            Event::Wake { thread, cpu } => {
+            Event::Wake { thread } => {
                 follower.name(thread.tid, thread.comm);
-                follower.wakes(thread.tid, cpu);
+                follower.wakes(thread.tid);
             }
-            Event::Migrate { tid, cpu } => follower.migrates(tid, cpu),
             Event::Ran { .. } => {}
             Event::Other => skipped += 1,
         }
@@ -167,7 +169,7 @@ fn parse(name: &str, mut text: impl BufRead) -> Result<Recording, Diagnostic> {
         (None, _) => "an empty recording: there is no event in it",
         (Some(_), 0) => "an empty recording: there is no `sched_switch` event in it",
         (Some(start_ns), _) if start_ns == last_ns => "an empty recording: no time passes in it",
-        _ => return Ok(follower.finish(skipped)),
+        _ => return Ok((follower.finish(name, "perf"), skipped)),
     };
     Err(Diagnostic::of_file(name, nothing).with_help("record with `perf sched record -- sleep 10`"))
 }
@@ -256,8 +258,7 @@ struct Thread<'a> {
 
 enum Event<'a> {
     Switch { previous: Thread<'a>, runnable: bool, next: Thread<'a> },
-    Wake { thread: Thread<'a>, cpu: usize },
-    Migrate { tid: u32, cpu: usize },
+    Wake { thread: Thread<'a> },
     Ran { tid: u32, runtime_ns: u64 },
     Other,
 }
@@ -269,7 +270,6 @@ impl<'a> Event<'a> {
             // Waking comes first, on the CPU of who wakes; the two others, where they are recorded
             // at all, when the thread is in its queue.
             "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => Self::wake(fields),
-            "sched_migrate_task" => Self::migrate(fields),
             "sched_stat_runtime" => Self::ran(fields),
             _ => Some(Event::Other),
         }
@@ -300,13 +300,10 @@ impl<'a> Event<'a> {
         } else {
             plain(fields)?
         };
+        // Not needed; but if it is missing the line was cut off.
         let cpu = word_after(fields, " target_cpu=").or_else(|| word_after(fields, " CPU:"))?;
-        Some(Event::Wake { thread, cpu: cpu_number(cpu)? })
-    }
-
-    fn migrate(fields: &'a str) -> Option<Self> {
-        let Thread { tid, .. } = keyed(fields, "comm=", " pid=")?;
-        Some(Event::Migrate { tid, cpu: cpu_number(word_after(fields, " dest_cpu=")?)? })
+        cpu_number(cpu)?;
+        Some(Event::Wake { thread })
     }
 
     fn ran(fields: &'a str) -> Option<Self> {

@@ -5,7 +5,8 @@ use steelyard_policy::ffi;
 
 use crate::fairness::Usable;
 use crate::measure::{
-    DomainMeasure, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TimeMeasure, Trace, VcpuMeasure,
+    DomainMeasure, PcpuMeasure, Ran, Run, Segment, Standing, TaskMeasure, TimeMeasure, Trace,
+    VcpuMeasure,
 };
 use crate::waits::WaitRecorder;
 
@@ -296,6 +297,20 @@ impl Simulation {
             (0..self.topology.pcpus).filter(allowed).collect()
         });
         Usable { percent, pcpus }
+    }
+
+    /// What the policy says of each vCPU now, domain by domain.
+    pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
+        self.vcpus.iter().map(|vcpu| {
+            let domain = &self.domains[vcpu.domain as usize].state;
+            let queue = &self.queues[vcpu.queue as usize].state;
+            Standing {
+                weight: domain.weight,
+                slice_ns: (domain.slice_ns > 0).then_some(domain.slice_ns),
+                credit: ffi::sy_credit(&self.policy, queue, &vcpu.state),
+                boosted: vcpu.state.boost_ns > 0 || vcpu.state.first > 0,
+            }
+        })
     }
 
     /// The runs and waits that last, as if they ended now.

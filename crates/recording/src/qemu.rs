@@ -2,14 +2,14 @@
 //! How QEMU calls its virtual machines and their threads.
 
 /// The number of the vCPU whose thread has this name: `CPU 0/KVM`, or `CPU 0/TCG` where QEMU emulates.
-pub(crate) fn vcpu_number(thread_name: &str) -> Option<u32> {
+pub fn vcpu_number(thread_name: &str) -> Option<u32> {
     let (number, kind) = thread_name.strip_prefix("CPU ")?.split_once('/')?;
     matches!(kind, "KVM" | "TCG").then(|| number.parse().ok())?
 }
 
 /// The VM's name out of a command line, words ending in NUL: `-name NAME` or `-name guest=NAME`, where
 /// options may follow after a comma.
-pub(crate) fn guest_name(command_line: &[u8]) -> Option<String> {
+pub fn guest_name(command_line: &[u8]) -> Option<String> {
     let mut words = command_line.split(|&byte| byte == 0).skip_while(|&word| word != b"-name");
     let options = String::from_utf8_lossy(words.nth(1)?).into_owned();
     let first = options.split(',').next().filter(|name| !name.is_empty())?;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The observer on this very machine, where its user may load BPF programs.
+#![cfg(feature = "bpf")]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use steelyard_kvm::{Doing, KvmError, Observer, ThreadFigures, Told, now_ns};
+
+/// More of them than CPUs, so that some wait; some sleep now and then.
+const THREADS: usize = 6;
+
+/// None, with a word, where BPF programs cannot be loaded.
+fn attach() -> Result<Option<Observer>, KvmError> {
+    match Observer::attach_telling() {
+        Err(error @ (KvmError::NoBtf | KvmError::NoPrivilege)) => {
+            eprintln!("skipped: {error}");
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+fn compute(length: Duration) {
+    let end = Instant::now() + length;
+    while Instant::now() < end {
+        spin_loop();
+    }
+}
+
+type Numbered = (i32, JoinHandle<()>);
+
+/// Threads that look like vCPUs, and their numbers.
+fn vcpus(stop: &Arc<AtomicBool>) -> Result<Vec<Numbered>, Box<dyn Error>> {
+    let (tell, told) = mpsc::channel();
+    let mut threads = vec![];
+    for number in 0..THREADS {
+        let (stop, tell) = (stop.clone(), tell.clone());
+        let thread = thread::Builder::new().name(format!("CPU {number}/KVM")).spawn(move || {
+            let own = fs::read_link("/proc/thread-self").unwrap_or_default();
+            let _ = tell.send(own.file_name().map(|tid| tid.to_string_lossy().into_owned()));
+            while !stop.load(Ordering::Relaxed) {
+                compute(Duration::from_micros(700));
+                if number % 2 == 0 {
+                    sleep(Duration::from_micros(300));
+                }
+            }
+        })?;
+        let tid = told.recv()?.ok_or("no number of a thread")?.parse()?;
+        threads.push((tid, thread));
+    }
+    Ok(threads)
+}
+
+/// What a thread ran and waited up to the beginning of what it does.
+fn ended(figures: &ThreadFigures, now_ns: u64) -> (u64, u64) {
+    let lasts = |doing| if figures.doing == doing { now_ns - figures.since_ns } else { 0 };
+    (figures.gotten_ns - lasts(Doing::Running), figures.waited_ns - lasts(Doing::Waiting))
+}
+
+#[test]
+fn single_runs_and_waits_add_up_to_the_sums() -> Result<(), Box<dyn Error>> {
+    let Some(mut observer) = attach()? else { return Ok(()) };
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = vcpus(&stop)?;
+    sleep(Duration::from_millis(200));
+    observer.find()?;
+    let mut told = vec![];
+    // Sums first: of what ends meanwhile there are single runs and waits more, none too few.
+    let mut look = || {
+        let now_ns = now_ns();
+        let mut figures = HashMap::new();
+        observer.threads(now_ns, &mut figures);
+        observer.fetch(&mut told);
+        (now_ns, figures)
+    };
+    let (before_ns, before) = look();
+    sleep(Duration::from_millis(700));
+    let (after_ns, after) = look();
+    assert_eq!(observer.lost(), (0, 0));
+    stop.store(true, Ordering::Relaxed);
+    for (tid, thread) in threads {
+        thread.join().map_err(|_| "a thread failed")?;
+        let (Some(first), Some(last)) = (before.get(&tid), after.get(&tid)) else {
+            return Err(format!("thread {tid} is not watched").into());
+        };
+        let within = |one: &&Told| {
+            one.tid == tid && one.start_ns >= first.since_ns && one.end_ns <= last.since_ns
+        };
+        let own: Vec<&Told> = told.iter().filter(within).collect();
+        assert!(own.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns), "{own:?}");
+        let sum = |runs| -> u64 {
+            let of_kind = own.iter().filter(|one| one.pcpu.is_some() == runs);
+            of_kind.map(|one| one.end_ns - one.start_ns).sum()
+        };
+        let ((ran, waited), (ran_first, waited_first)) =
+            (ended(last, after_ns), ended(first, before_ns));
+        assert_eq!((sum(true), sum(false)), (ran - ran_first, waited - waited_first));
+        assert!(last.gotten_ns > first.gotten_ns);
+    }
+    // On a pCPU one runs at a time, whoever it is.
+    let mut runs: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
+    for one in &told {
+        if let Some(pcpu) = one.pcpu {
+            runs.entry(pcpu).or_default().push((one.start_ns, one.end_ns));
+        }
+    }
+    for runs in runs.values_mut() {
+        runs.sort_unstable();
+        assert!(runs.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+    }
+    // While the threads waited somebody else ran: this test's own thread at the least.
+    assert!(told.iter().any(|one| one.other.is_some() && one.pcpu.is_some()));
+    Ok(())
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Single runs and waits of a Linux host, from a BPF program in its kernel. Where there is none, because
+//! this was built without or the kernel or its administrator do not want it, its place says why.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use steelyard_kvm::{Doing, Observer, ThreadFigures, Told, now_ns};
+use steelyard_recording::{Figures, OtherRun, Snapshot, State, Structure, Tally};
+use steelyard_simulator::measure::Segment;
+
+/// Single runs and waits that are kept for one snapshot, of 32 bytes each.
+const MOST_KEPT: usize = 1 << 18;
+/// Names of threads that are kept.
+const MOST_NAMES: usize = 1 << 12;
+/// Nobody fetches more often: the kernel has room for longer than that.
+const FETCH_EVERY_NS: u64 = 200_000_000;
+
+/// What the kernel tells.
+pub(crate) struct Observed {
+    observer: Observer,
+    /// On the monotonic clock: when the source began.
+    began_ns: u64,
+    fetched_ns: u64,
+    /// Whether a snapshot has single runs and waits, or their sums only.
+    keeps: bool,
+    threads: HashMap<i32, ThreadFigures>,
+    /// Of each thread that is a vCPU.
+    places: HashMap<i32, Place>,
+    structure: Option<Arc<Structure>>,
+    tally: Tally,
+    names: HashMap<[u8; 16], Arc<str>>,
+    told: Vec<Told>,
+    segments: Vec<Segment>,
+    others: Vec<OtherRun>,
+    dropped: u64,
+}
+
+struct Place {
+    domain: u32,
+    vcpu: u32,
+    /// End of what was told of it last.
+    told_until_ns: u64,
+}
+
+impl Observed {
+    /// Of a source that began then. What is said if it cannot be: what to do about it.
+    pub fn attach(began: Instant) -> Result<Observed, String> {
+        let observer = Observer::attach_telling().map_err(|error| match error {
+            steelyard_kvm::KvmError::NoPrivilege => {
+                "run as root, or with CAP_BPF and CAP_PERFMON".to_owned()
+            }
+            steelyard_kvm::KvmError::NoBtf => "the kernel has no BTF".to_owned(),
+            other => other.to_string(),
+        })?;
+        Ok(Observed {
+            observer,
+            began_ns: now_ns().saturating_sub(began.elapsed().as_nanos() as u64),
+            fetched_ns: 0,
+            keeps: true,
+            threads: HashMap::new(),
+            places: HashMap::new(),
+            structure: None,
+            tally: Tally::default(),
+            names: HashMap::new(),
+            told: vec![],
+            segments: vec![],
+            others: vec![],
+            dropped: 0,
+        })
+    }
+
+    pub fn set_keeps(&mut self, keeps: bool) {
+        self.keeps = keeps;
+    }
+
+    /// Somebody came.
+    pub fn find(&mut self) {
+        // Who is not found now is found by what happens to it.
+        let _ = self.observer.find();
+    }
+
+    /// Looks at all threads.
+    pub fn look(&mut self, time_ns: u64) {
+        self.observer.threads(self.began_ns + time_ns, &mut self.threads);
+    }
+
+    /// What this thread got, but for its single waits; none if the kernel does not know it.
+    pub fn figures(&self, tid: u64) -> Option<Figures> {
+        let thread = self.threads.get(&i32::try_from(tid).ok()?)?;
+        let state = match thread.doing {
+            Doing::Running => State::Running,
+            Doing::Waiting => State::Waiting,
+            Doing::Blocked => State::Blocked,
+        };
+        Some(Figures {
+            state: Some(state),
+            pcpu: thread.pcpu,
+            gotten_ns: thread.gotten_ns,
+            waited_ns: thread.waited_ns,
+            switches: thread.switches,
+            migrations: Some(thread.migrations),
+            preemptions: Some(thread.preemptions),
+            ..Figures::default()
+        })
+    }
+
+    /// Completes a snapshot by what is known of single runs and waits.
+    pub fn complete(&mut self, snapshot: &mut Snapshot) {
+        self.set_structure(&snapshot.structure);
+        self.fetch();
+        snapshot.segments = std::mem::take(&mut self.segments);
+        snapshot.others = std::mem::take(&mut self.others);
+        let open: Vec<Segment> = self
+            .threads
+            .iter()
+            .filter_map(|(tid, thread)| {
+                let place = self.places.get(tid)?;
+                let pcpu = match thread.doing {
+                    Doing::Running => Some(thread.pcpu?),
+                    Doing::Waiting => None,
+                    Doing::Blocked => return None,
+                };
+                // What has ended between the look and the fetch was told already.
+                let start_ns = self.since_began(thread.since_ns);
+                (start_ns >= place.told_until_ns).then_some(Segment {
+                    domain: place.domain,
+                    vcpu: place.vcpu,
+                    pcpu,
+                    start_ns,
+                    end_ns: snapshot.time_ns.max(start_ns),
+                })
+            })
+            .collect();
+        for (figures, of_tally) in snapshot.vcpus.iter_mut().zip(self.tally.figures(&open)) {
+            if figures.migrations.is_some() {
+                figures.waits = of_tally.waits;
+            }
+        }
+    }
+
+    /// To be called now and then if there is no look for long: the kernel has no room for more than a
+    /// second or so of a busy host.
+    pub fn attend(&mut self) {
+        if now_ns().saturating_sub(self.fetched_ns) >= FETCH_EVERY_NS {
+            self.fetch();
+        }
+    }
+
+    /// Single runs and waits that are missing, so far.
+    pub fn lost(&self) -> u64 {
+        let (lost, unwatched) = self.observer.lost();
+        lost + unwatched + self.dropped
+    }
+
+    fn since_began(&self, ns: u64) -> u64 {
+        ns.saturating_sub(self.began_ns)
+    }
+
+    fn set_structure(&mut self, structure: &Arc<Structure>) {
+        if self.structure.as_ref().is_some_and(|known| Arc::ptr_eq(known, structure)) {
+            return;
+        }
+        self.tally.set_structure(structure);
+        let before = std::mem::take(&mut self.places);
+        for (domain, of_domain) in structure.domains.iter().enumerate() {
+            for (vcpu, of_vcpu) in of_domain.vcpus.iter().enumerate() {
+                let Ok(tid) = i32::try_from(of_vcpu.id) else { continue };
+                let told_until_ns = before.get(&tid).map_or(0, |place| place.told_until_ns);
+                let (domain, vcpu) = (domain as u32, vcpu as u32);
+                self.places.insert(tid, Place { domain, vcpu, told_until_ns });
+            }
+        }
+        // What was fetched since the last snapshot has the order of the structure before.
+        let known = self.structure.replace(structure.clone());
+        self.segments.retain_mut(|segment| {
+            let place = known.as_ref().and_then(|known| {
+                let domain = known.domains.get(segment.domain as usize)?;
+                let vcpu = domain.vcpus.get(segment.vcpu as usize)?;
+                self.places.get(&i32::try_from(vcpu.id).ok()?)
+            });
+            if let Some(place) = place {
+                (segment.domain, segment.vcpu) = (place.domain, place.vcpu);
+            }
+            place.is_some()
+        });
+    }
+
+    fn fetch(&mut self) {
+        self.fetched_ns = now_ns();
+        let mut told = std::mem::take(&mut self.told);
+        self.observer.fetch(&mut told);
+        told.sort_by_key(|one| one.end_ns);
+        for one in told.drain(..) {
+            self.add(&one);
+        }
+        self.told = told;
+    }
+
+    fn add(&mut self, one: &Told) {
+        let (start_ns, end_ns) = (self.since_began(one.start_ns), self.since_began(one.end_ns));
+        let has_room = self.segments.len() + self.others.len() < MOST_KEPT;
+        if let (Some(name), Some(pcpu)) = (&one.other, one.pcpu) {
+            let run = OtherRun { name: self.name(name), pcpu, start_ns, end_ns };
+            self.tally.add_other(&run);
+            if self.keeps && has_room {
+                self.others.push(run);
+            }
+        } else {
+            // Of who is no vCPU any more, or was not found yet, nothing is known.
+            let Some(place) = self.places.get_mut(&one.tid) else { return };
+            place.told_until_ns = end_ns;
+            let Place { domain, vcpu, .. } = *place;
+            let segment = Segment { domain, vcpu, pcpu: one.pcpu, start_ns, end_ns };
+            self.tally.add(&segment);
+            if self.keeps && has_room {
+                self.segments.push(segment);
+            }
+        }
+        self.dropped += u64::from(self.keeps && !has_room);
+    }
+
+    fn name(&mut self, bytes: &[u8; 16]) -> Arc<str> {
+        if let Some(name) = self.names.get(bytes) {
+            return name.clone();
+        }
+        if self.names.len() == MOST_NAMES {
+            self.names.clear();
+        }
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let name: Arc<str> = String::from_utf8_lossy(&bytes[..end]).into();
+        self.names.insert(*bytes, name.clone());
+        name
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Between single events and snapshots: a [`History`] is what an importer of events yields, from which
+//! come the snapshots that a recording keeps; what lasts at the end of a recording is an [`Open`].
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use steelyard_simulator::measure::Segment;
+
+use crate::snapshot::{Figures, OtherRun, Snapshot, State, Structure};
+use crate::tally::Tally;
+
+/// Who ran and who waited, from a time of 0 to the end. Nobody comes or goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// Who is there.
+    pub structure: Arc<Structure>,
+    /// Runs and waits that ended, in order of their ends.
+    pub segments: Vec<Segment>,
+    /// Those that last at the end.
+    pub open: Vec<Segment>,
+    /// Runs of whoever is no vCPU, in order of their ends.
+    pub others: Vec<OtherRun>,
+    /// The end.
+    pub length_ns: u64,
+}
+
+/// However long it is, no more snapshots are made of it.
+const MOST_SNAPSHOTS: u64 = 100_000;
+
+impl History {
+    /// Looks at it, `interval_ns` apart, the first at the beginning and the last at the end.
+    pub fn snapshots(&self, interval_ns: u64) -> impl Iterator<Item = Snapshot> + '_ {
+        let interval_ns = interval_ns.max(self.length_ns / MOST_SNAPSHOTS).max(1);
+        let looks = (0..=self.length_ns / interval_ns).map(move |look| look * interval_ns);
+        let last = (self.length_ns % interval_ns > 0).then_some(self.length_ns);
+        let mut player = Player::new(self);
+        looks.chain(last).map(move |now_ns| player.look(now_ns))
+    }
+}
+
+/// Goes through a history.
+struct Player<'a> {
+    history: &'a History,
+    tally: Tally,
+    /// Segments and others before this were told.
+    segment: usize,
+    other: usize,
+    /// Of each vCPU of each domain, which segments are its own, from the one that has not ended on;
+    /// those that last at the end count on after the others.
+    lives: Vec<Vec<VecDeque<usize>>>,
+    busy_ns: Vec<u64>,
+}
+
+impl<'a> Player<'a> {
+    fn new(history: &'a History) -> Player<'a> {
+        let mut tally = Tally::default();
+        tally.set_structure(&history.structure);
+        let domains = &history.structure.domains;
+        let mut lives: Vec<_> =
+            domains.iter().map(|domain| vec![VecDeque::new(); domain.vcpus.len()]).collect();
+        let all = history.segments.iter().chain(&history.open);
+        for (number, segment) in all.enumerate() {
+            let domain = lives.get_mut(segment.domain as usize);
+            if let Some(life) = domain.and_then(|domain| domain.get_mut(segment.vcpu as usize)) {
+                life.push_back(number);
+            }
+        }
+        Player {
+            history,
+            tally,
+            segment: 0,
+            other: 0,
+            lives,
+            busy_ns: vec![0; history.structure.host.pcpus as usize],
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) -> Snapshot {
+        let History { structure, segments, others, .. } = self.history;
+        let ended = segments[self.segment..].iter().take_while(|segment| segment.end_ns <= now_ns);
+        let segments = &segments[self.segment..self.segment + ended.count()];
+        self.segment += segments.len();
+        let ended = others[self.other..].iter().take_while(|run| run.end_ns <= now_ns);
+        let others = &others[self.other..self.other + ended.count()];
+        self.other += others.len();
+        // In order of their ends, for the tally to know who ran while another waited.
+        let mut others_left = others.iter().peekable();
+        for segment in segments {
+            while let Some(run) = others_left.next_if(|run| run.end_ns <= segment.end_ns) {
+                self.tally.add_other(run);
+            }
+            self.tally.add(segment);
+        }
+        others_left.for_each(|run| self.tally.add_other(run));
+
+        let mut open = vec![];
+        let History { segments: all, open: at_end, .. } = self.history;
+        for life in self.lives.iter_mut().flatten() {
+            while life.front().is_some_and(|&number| number < self.segment) {
+                life.pop_front();
+            }
+            let Some(&number) = life.front() else { continue };
+            let segment = all.get(number).or_else(|| at_end.get(number - all.len()));
+            let lasting = segment.filter(|segment| segment.start_ns < now_ns);
+            open.extend(lasting.map(|segment| Segment { end_ns: now_ns, ..*segment }));
+        }
+        let runs = segments.iter().filter_map(|run| Some((run.pcpu?, run.start_ns, run.end_ns)));
+        let runs = runs.chain(others.iter().map(|run| (run.pcpu, run.start_ns, run.end_ns)));
+        for (pcpu, start_ns, end_ns) in runs {
+            if let Some(busy_ns) = self.busy_ns.get_mut(pcpu as usize) {
+                *busy_ns = busy_ns.saturating_add(end_ns.saturating_sub(start_ns));
+            }
+        }
+        let idle = |(pcpu, busy_ns): (u32, &u64)| {
+            let here = open.iter().filter(|segment| segment.pcpu == Some(pcpu));
+            let open_ns = here.map(|run| run.end_ns.saturating_sub(run.start_ns)).max();
+            now_ns.saturating_sub(*busy_ns).saturating_sub(open_ns.unwrap_or(0))
+        };
+        Snapshot {
+            structure: structure.clone(),
+            time_ns: now_ns,
+            idle_ns: (0..).zip(&self.busy_ns).map(idle).collect(),
+            vcpus: self.tally.figures(&open),
+            segments: segments.to_vec(),
+            others: others.to_vec(),
+        }
+    }
+}
+
+/// Finds out what lasts at the end of a recording: what was gotten and waited, and is in no run or
+/// wait that ended, belongs to the one that has not.
+#[derive(Default)]
+pub struct Open {
+    structure: Option<Arc<Structure>>,
+    /// By domain and vCPU.
+    vcpus: HashMap<(u64, u64), Seen>,
+    last: Vec<Figures>,
+    now_ns: u64,
+}
+
+/// What was seen of a vCPU.
+struct Seen {
+    first_ns: u64,
+    /// When it was seen first: gotten, waited.
+    before_ns: (u64, u64),
+    /// In segments since.
+    since_ns: (u64, u64),
+    last_end_ns: u64,
+}
+
+impl Open {
+    /// The recording goes on by this.
+    pub fn add(&mut self, snapshot: &Snapshot) {
+        let vcpus = snapshot.structure.domains.iter();
+        let ids = vcpus.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
+        for (id, figures) in ids.zip(&snapshot.vcpus) {
+            self.vcpus.entry(id).or_insert(Seen {
+                first_ns: snapshot.time_ns,
+                before_ns: (figures.gotten_ns, figures.waited_ns),
+                since_ns: (0, 0),
+                last_end_ns: snapshot.time_ns,
+            });
+        }
+        for segment in &snapshot.segments {
+            let Some(domain) = snapshot.structure.domains.get(segment.domain as usize) else {
+                continue;
+            };
+            let Some(vcpu) = domain.vcpus.get(segment.vcpu as usize) else { continue };
+            let Some(seen) = self.vcpus.get_mut(&(domain.id, vcpu.id)) else { continue };
+            let length_ns = segment.end_ns.saturating_sub(segment.start_ns.max(seen.first_ns));
+            let (gotten_ns, waited_ns) = &mut seen.since_ns;
+            let sum_ns = if segment.pcpu.is_some() { gotten_ns } else { waited_ns };
+            *sum_ns = sum_ns.wrapping_add(length_ns);
+            seen.last_end_ns = segment.end_ns.max(seen.last_end_ns);
+        }
+        self.structure = Some(snapshot.structure.clone());
+        self.last.clone_from(&snapshot.vcpus);
+        self.now_ns = snapshot.time_ns;
+    }
+
+    /// What lasts at the last snapshot, and ends there.
+    pub fn segments(&self) -> Vec<Segment> {
+        let domains = self.structure.iter().flat_map(|structure| &structure.domains);
+        let vcpus = (0..).zip(domains).flat_map(|(index, domain)| {
+            (0..).zip(&domain.vcpus).map(move |(vcpu, entry)| (index, vcpu, (domain.id, entry.id)))
+        });
+        let open = vcpus.zip(&self.last).filter_map(|((domain, vcpu, id), figures)| {
+            let seen = self.vcpus.get(&id)?;
+            let (pcpu, now_ns, before_ns, since_ns) = match figures.state? {
+                State::Running => {
+                    let pcpu = Some(figures.pcpu?);
+                    (pcpu, figures.gotten_ns, seen.before_ns.0, seen.since_ns.0)
+                }
+                State::Waiting => (None, figures.waited_ns, seen.before_ns.1, seen.since_ns.1),
+                State::Runnable | State::Blocked => return None,
+            };
+            let length_ns = now_ns.wrapping_sub(before_ns).wrapping_sub(since_ns);
+            // Whatever the figures say, it began after what ended last.
+            let length_ns = length_ns.min(self.now_ns.saturating_sub(seen.last_end_ns));
+            let start_ns = self.now_ns - length_ns;
+            (length_ns > 0).then_some(Segment { domain, vcpu, pcpu, start_ns, end_ns: self.now_ns })
+        });
+        open.collect()
+    }
+}

@@ -240,7 +240,7 @@ pub struct Watched {
     /// Time from one look to the next, such as 500ms; of a simulation in its own time.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Nanoseconds,
-    /// Load nothing into this host's kernel: single waits are not seen then.
+    /// Load nothing into this host's kernel, nor start xentrace: single waits are not seen then.
     #[arg(long, conflicts_with = "simulate")]
     pub no_bpf: bool,
     /// Another /proc.

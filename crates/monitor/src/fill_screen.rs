@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{Event, KeyEventKind};
 use ratatui::crossterm::style::force_color_output;
 use signal_hook::consts::SIGTSTP;
 
@@ -125,8 +125,8 @@ fn show<E>(
             changed = true;
         }
         let mut wait = clock.left();
-        while event::poll(wait)? {
-            let action = match event::read()? {
+        while let Some(event) = full_screen.event(wait)? {
+            let action = match event {
                 Event::Key(key) if key.kind != KeyEventKind::Release => screen.key(key),
                 Event::Mouse(mouse) => {
                     screen.mouse(mouse);

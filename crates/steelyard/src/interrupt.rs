@@ -5,6 +5,7 @@
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::{fs, io, thread};
 
 use indicatif::ProgressBar;
@@ -12,6 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, interrupted};
+
+/// A screen that was asked to ends within this time.
+const SCREEN_ENDS: Duration = Duration::from_secs(1);
 
 /// What to do when a signal comes.
 #[derive(Debug, Default)]
@@ -53,6 +57,7 @@ impl Interrupt {
             for signal in signals.forever() {
                 in_thread.signal.store(signal, Ordering::Relaxed);
                 in_thread.asked.store(true, Ordering::Relaxed);
+                thread::spawn(move || end_screen(signal));
                 // Held until the end, so that nobody begins to write meanwhile.
                 let state = in_thread.state();
                 if !state.writing {
@@ -92,6 +97,14 @@ impl Interrupt {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A screen that does not heed a signal soon is ended by it.
+fn end_screen(signal: i32) {
+    thread::sleep(SCREEN_ENDS);
+    if steelyard_monitor::give_back() {
+        exit(interrupted(signal));
     }
 }
 

@@ -432,6 +432,20 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn a_terminal_that_goes_takes_it_along() {
+    let directory = TempDir::new().unwrap();
+    let person = Person::starts(&directory, 80, 24, "top --interval 200ms");
+    person.reads(&["pCPUs", "every 200ms", "q quit"]);
+    let process = Path::new("/proc").join(person.process().to_string());
+    person.tmux(&["kill-server"]);
+    let begin = Instant::now();
+    while fs::read(process.join("cmdline")).is_ok_and(|command| !command.is_empty()) {
+        assert!(begin.elapsed() < PATIENCE, "it goes on without a terminal");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_panic_leaves_the_terminal_as_it_was() {
     let directory = TempDir::new().unwrap();
     let test = std::env::current_exe().unwrap();

@@ -100,8 +100,10 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@echo "== lab-test"
 	$(cargo) clippy --locked -p steelyard --features kvm --all-targets -- -D warnings
 	$(cargo) clippy --locked -p steelyard-kvm --features bpf --all-targets -- -D warnings
+	$(cargo) clippy --locked -p steelyard-monitor --features bpf --all-targets -- -D warnings
 	$(cargo) clippy --locked -p steelyard-lab-load --features machine -- -D warnings
 	$(cargo) test --locked -p steelyard-kvm --features bpf
+	$(cargo) test --locked -p steelyard-monitor --features bpf --test observed
 	$(cargo) build --locked --release -p steelyard
 	@lab/test
 

@@ -51,15 +51,15 @@ static __always_inline struct pcpu *pcpu_of(u32 cpu)
 static __always_inline u32 cpu_of(struct task_struct *p)
 {
 	if (bpf_core_field_exists(p->thread_info.cpu))
-		return BPF_CORE_READ(p, thread_info.cpu);
-	return BPF_CORE_READ((struct task_struct___cpu *)p, cpu);
+		return p->thread_info.cpu;
+	return ((struct task_struct___cpu *)p)->cpu;
 }
 
 static __always_inline u64 state_of(struct task_struct *p)
 {
 	if (bpf_core_field_exists(p->__state))
-		return BPF_CORE_READ(p, __state);
-	return BPF_CORE_READ((struct task_struct___state *)p, state);
+		return p->__state;
+	return ((struct task_struct___state *)p)->state;
 }
 
 static __always_inline bool is_watched(const char *name)
@@ -273,10 +273,10 @@ int observer_find(struct bpf_iter__task *context)
 	fresh.seen_ns = bpf_ktime_get_ns();
 	fresh.since_ns = fresh.seen_ns;
 	fresh.status = THREAD_BLOCKED;
-	if (BPF_CORE_READ(p, on_cpu)) {
+	if (p->on_cpu) {
 		fresh.status = THREAD_RUNNING;
 		fresh.cpu = cpu_of(p) + 1;
-	} else if (BPF_CORE_READ(p, on_rq) && !state_of(p)) {
+	} else if (p->on_rq && !state_of(p)) {
 		fresh.status = THREAD_WAITING;
 		fresh.waits_at = cpu_of(p) + 1;
 	}

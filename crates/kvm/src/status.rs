@@ -125,28 +125,94 @@ impl Times {
 /// [`KvmError::NotRunning`], [`KvmError::NoPrivilege`].
 pub fn status() -> Result<Status, KvmError> {
     // SAFETY: both are plain numbers, and the maps of these names have them.
-    let (constants, tables) = unsafe { (read::<rodata>(CONSTANTS)?, read::<bss>(TABLES)?) };
+    let read =
+        || unsafe { Some((read::<rodata>(&find(CONSTANTS)?)?, read::<bss>(&find(TABLES)?)?)) };
+    // Without privilege there seem to be no maps.
+    let missing = if privileged() { KvmError::NotRunning } else { KvmError::NoPrivilege };
+    let (constants, tables) = read().ok_or(missing)?;
     Ok(collect(&constants, &tables))
+}
+
+/// What the policy says of each vCPU of the scheduler that runs on this host, for who asks often.
+pub struct Standings {
+    /// The kernel's count of sched_ext schedulers so far: that of the tables.
+    count: String,
+    constants: Box<rodata>,
+    tables: MapHandle,
+}
+
+/// What the policy says of a vCPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Number of its thread.
+    pub tid: i32,
+    /// Weight of its domain in effect.
+    pub weight: u64,
+    /// Slice in effect, if not that of the discipline.
+    pub slice_ns: Option<u64>,
+    /// What counts in its favour. Unit: the discipline's own.
+    pub credit: i64,
+    /// A governor put it before its turn.
+    pub boosted: bool,
+}
+
+impl Standings {
+    /// Those of the scheduler that runs now; none if none of this project's does, or without privilege.
+    pub fn find() -> Option<Standings> {
+        let count = running()?;
+        let tables = find(TABLES)?;
+        // SAFETY: they are plain numbers, and the map of this name has them.
+        let constants = unsafe { read::<rodata>(&find(CONSTANTS)?)? };
+        Some(Standings { count, constants, tables })
+    }
+
+    /// None if that scheduler has ended.
+    pub fn now(&self) -> Option<Vec<Standing>> {
+        if running()? != self.count {
+            return None;
+        }
+        // SAFETY: they are plain numbers, and the map was found as one that has them.
+        let tables = unsafe { read::<bss>(&self.tables)? };
+        let standing = |vcpu: &vcpu| {
+            let domain = tables.domains.get(vcpu.domain as usize)?;
+            Some(Standing {
+                tid: vcpu.pid,
+                weight: domain.state.weight,
+                slice_ns: (domain.state.slice_ns != 0).then_some(domain.state.slice_ns),
+                credit: credit(&self.constants, &tables, vcpu),
+                boosted: vcpu.state.boost_ns > 0 || vcpu.state.first > 0,
+            })
+        };
+        Some(tables.vcpus.iter().filter(|vcpu| vcpu.status != FREE).filter_map(standing).collect())
+    }
+}
+
+/// While a sched_ext scheduler runs: the how manieth since the host started.
+fn running() -> Option<String> {
+    const DIRECTORY: &str = "/sys/kernel/sched_ext";
+    let is_enabled = fs::read_to_string(format!("{DIRECTORY}/state")).ok()?.trim() == "enabled";
+    is_enabled.then(|| fs::read_to_string(format!("{DIRECTORY}/enable_seq")).ok())?
+}
+
+/// The map of this name with at least so many bytes.
+fn find((name, least): (&str, usize)) -> Option<MapHandle> {
+    MapInfoIter::default()
+        .find(|map| map.name.to_str() == Some(name) && map.value_size as usize >= least)
+        .and_then(|map| MapHandle::from_map_id(map.id).ok())
 }
 
 /// Reads the only item of a map.
 ///
 /// # Safety
 /// Any bytes are a `T`.
-unsafe fn read<T>((name, least): (&str, usize)) -> Result<Box<T>, KvmError> {
-    // Without privilege there seem to be no maps.
-    let missing = if privileged() { KvmError::NotRunning } else { KvmError::NoPrivilege };
-    let bytes = MapInfoIter::default()
-        .find(|map| map.name.to_str() == Some(name) && map.value_size as usize >= least)
-        .and_then(|map| MapHandle::from_map_id(map.id).ok())
-        .and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten())
-        .ok_or(missing)?;
+unsafe fn read<T>(map: &MapHandle) -> Option<Box<T>> {
+    let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
     let mut value = Box::new(MaybeUninit::<T>::zeroed());
     // SAFETY: no more is copied than there is room for; the caller knows that it is a T then.
     unsafe {
         let length = bytes.len().min(size_of::<T>());
         ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), length);
-        Ok(Box::from_raw(Box::into_raw(value).cast()))
+        Some(Box::from_raw(Box::into_raw(value).cast()))
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use steelyard_kvm::{Doing, Observer, ThreadFigures, Told, now_ns};
-use steelyard_recording::{Figures, OtherRun, Snapshot, State, Structure, Tally};
+use steelyard_kvm::{Doing, Observer, Standings, ThreadFigures, Told, now_ns};
+use steelyard_recording::{Figures, OtherRun, PolicyState, Snapshot, State, Structure, Tally};
 use steelyard_simulator::measure::Segment;
 
 /// Single runs and waits that are kept for one snapshot, of 32 bytes each.
@@ -20,6 +20,8 @@ const FETCH_EVERY_NS: u64 = 200_000_000;
 /// What the kernel tells.
 pub(crate) struct Observed {
     observer: Observer,
+    /// Of a policy of this project's, while one schedules this host.
+    standings: Option<Standings>,
     /// On the monotonic clock: when the source began.
     began_ns: u64,
     fetched_ns: u64,
@@ -56,6 +58,7 @@ impl Observed {
         })?;
         Ok(Observed {
             observer,
+            standings: None,
             began_ns: now_ns().saturating_sub(began.elapsed().as_nanos() as u64),
             fetched_ns: 0,
             keeps: true,
@@ -109,34 +112,68 @@ impl Observed {
     /// Completes a snapshot by what is known of single runs and waits.
     pub fn complete(&mut self, snapshot: &mut Snapshot) {
         self.set_structure(&snapshot.structure);
-        self.fetch();
+        self.fetch(snapshot.time_ns);
         snapshot.segments = std::mem::take(&mut self.segments);
         snapshot.others = std::mem::take(&mut self.others);
-        let open: Vec<Segment> = self
-            .threads
-            .iter()
-            .filter_map(|(tid, thread)| {
-                let place = self.places.get(tid)?;
-                let pcpu = match thread.doing {
-                    Doing::Running => Some(thread.pcpu?),
-                    Doing::Waiting => None,
-                    Doing::Blocked => return None,
-                };
-                // What has ended between the look and the fetch was told already.
-                let start_ns = self.since_began(thread.since_ns);
-                (start_ns >= place.told_until_ns).then_some(Segment {
-                    domain: place.domain,
-                    vcpu: place.vcpu,
-                    pcpu,
-                    start_ns,
-                    end_ns: snapshot.time_ns.max(start_ns),
-                })
-            })
-            .collect();
+        let open = self.open(snapshot.time_ns);
         for (figures, of_tally) in snapshot.vcpus.iter_mut().zip(self.tally.figures(&open)) {
             if figures.migrations.is_some() {
                 figures.waits = of_tally.waits;
             }
+        }
+        self.add_standings(snapshot);
+    }
+
+    /// Runs and waits that last at this time.
+    fn open(&self, time_ns: u64) -> Vec<Segment> {
+        let open = |tid: &i32, start_ns, pcpu| {
+            let place = self.places.get(tid)?;
+            let start_ns = self.since_began(start_ns);
+            // Of threads more is known than at that time.
+            (place.told_until_ns <= start_ns && start_ns <= time_ns).then_some(Segment {
+                domain: place.domain,
+                vcpu: place.vcpu,
+                pcpu,
+                start_ns,
+                end_ns: time_ns,
+            })
+        };
+        let lasting = self.threads.iter().filter_map(|(tid, thread)| match thread.doing {
+            Doing::Running => open(tid, thread.since_ns, Some(thread.pcpu?)),
+            Doing::Waiting => open(tid, thread.since_ns, None),
+            Doing::Blocked => None,
+        });
+        // Those that have ended since the time.
+        let ended = self.told.iter().filter(|one| one.other.is_none());
+        let ended = ended.filter_map(|one| open(&one.tid, one.start_ns, one.pcpu));
+        let mut segments: Vec<Segment> = ended.chain(lasting).collect();
+        segments.sort_by_key(|segment| (segment.domain, segment.vcpu));
+        segments.dedup_by_key(|segment| (segment.domain, segment.vcpu));
+        segments
+    }
+
+    /// What the policy says, if one of this project's schedules this host.
+    fn add_standings(&mut self, snapshot: &mut Snapshot) {
+        let mut now = self.standings.as_ref().and_then(Standings::now);
+        if now.is_none() {
+            self.standings = Standings::find();
+            now = self.standings.as_ref().and_then(Standings::now);
+        }
+        let by_thread: HashMap<i32, _> =
+            now.into_iter().flatten().map(|standing| (standing.tid, standing)).collect();
+        if by_thread.is_empty() {
+            return;
+        }
+        let vcpus = snapshot.structure.domains.iter().flat_map(|domain| &domain.vcpus);
+        for (vcpu, figures) in vcpus.zip(&mut snapshot.vcpus) {
+            let standing = i32::try_from(vcpu.id).ok().and_then(|tid| by_thread.get(&tid));
+            figures.policy = standing.map(|standing| PolicyState {
+                weight: standing.weight,
+                slice_ns: standing.slice_ns,
+                credit: standing.credit,
+                class: None,
+                boosted: standing.boosted,
+            });
         }
     }
 
@@ -144,7 +181,7 @@ impl Observed {
     /// second or so of a busy host.
     pub fn attend(&mut self) {
         if now_ns().saturating_sub(self.fetched_ns) >= FETCH_EVERY_NS {
-            self.fetch();
+            self.fetch(u64::MAX);
         }
     }
 
@@ -187,12 +224,14 @@ impl Observed {
         });
     }
 
-    fn fetch(&mut self) {
+    /// Adds up what was told, up to a time since the source began.
+    fn fetch(&mut self, until_ns: u64) {
         self.fetched_ns = now_ns();
         let mut told = std::mem::take(&mut self.told);
         self.observer.fetch(&mut told);
         told.sort_by_key(|one| one.end_ns);
-        for one in told.drain(..) {
+        let ended = told.partition_point(|one| self.since_began(one.end_ns) <= until_ns);
+        for one in told.drain(..ended) {
             self.add(&one);
         }
         self.told = told;

@@ -60,15 +60,20 @@ impl Source {
 
     /// Whether single runs and waits are wanted, where it is a question of memory.
     pub fn set_segments(&mut self, wanted: bool) {
-        if let Source::Linux(host) = self {
-            host.set_segments(wanted);
+        match self {
+            Source::Linux(host) => host.set_segments(wanted),
+            Source::Xen(host) => host.set_segments(wanted),
+            Source::Simulation(_) | Source::Recording(..) => {}
         }
     }
 
-    /// To be called now and then by whoever waits for long: see [`LinuxSource::attend`].
+    /// To be called now and then by whoever waits for long: see [`LinuxSource::attend`],
+    /// [`XenSource::attend`].
     pub fn attend(&mut self) {
-        if let Source::Linux(host) = self {
-            host.attend();
+        match self {
+            Source::Linux(host) => host.attend(),
+            Source::Xen(host) => host.attend(),
+            Source::Simulation(_) | Source::Recording(..) => {}
         }
     }
 

@@ -34,6 +34,7 @@ const QUIET: Duration = Duration::from_millis(2);
 
 /// Xen, seen from dom0.
 pub struct XenSource {
+    proc: PathBuf,
     began: Instant,
     began_unix_ns: u64,
     samples: u64,
@@ -57,7 +58,7 @@ impl XenSource {
             .is_ok_and(|capabilities| capabilities.contains("control_d"))
     }
 
-    /// The host whose dom0's `/proc` this is, with single waits if possible.
+    /// The host whose dom0's `/proc` this is.
     ///
     /// # Errors
     /// [`XenError`].
@@ -88,7 +89,8 @@ impl XenSource {
             name: fs::read_to_string(proc.join("sys/kernel/hostname"))
                 .map_or_else(|_| "this host".to_owned(), |name| name.trim().to_owned()),
             version: release + &version("extra"),
-            trace: Trace::start(&proc, &machine),
+            trace: Err("xentrace was not started".to_owned()),
+            proc,
             control,
             machine,
             store: Texts::store(),
@@ -96,6 +98,32 @@ impl XenSource {
             domains: BTreeMap::new(),
             structure: None,
         })
+    }
+
+    /// Starts `xentrace`. Why it cannot be is said by what is not seen.
+    pub fn observe(&mut self) {
+        self.trace = Trace::start(&self.proc, &self.machine);
+    }
+
+    /// Whether snapshots have single runs and waits where they can be seen, or their sums only.
+    pub fn set_segments(&mut self, wanted: bool) {
+        if let Ok(trace) = &mut self.trace {
+            trace.keeps = wanted;
+        }
+    }
+
+    /// To be called now and then if there is no sample for a second or more: there is room for so
+    /// many records only.
+    pub fn attend(&mut self) {
+        let (Ok(trace), Some(structure)) = (&mut self.trace, &self.structure) else { return };
+        match trace.fetch(self.began) {
+            Ok(()) => trace.tally_up(structure),
+            Err(reason) => {
+                self.trace = Err(reason);
+                // It is described anew.
+                self.structure = None;
+            }
+        }
     }
 
     /// The next snapshot: now.
@@ -298,6 +326,9 @@ struct Trace {
     first_ns: Option<u64>,
     /// Xen had no room for some.
     lost: bool,
+    /// Whether single runs and waits are kept, and those since the last snapshot, in Xen's numbers.
+    keeps: bool,
+    kept: Vec<Segment>,
 }
 
 impl Trace {
@@ -309,6 +340,8 @@ impl Trace {
             tally: Tally::default(),
             first_ns: None,
             lost: false,
+            keeps: true,
+            kept: vec![],
         })
     }
 
@@ -341,17 +374,26 @@ impl Trace {
         self.lost && !before
     }
 
+    /// Adds up the runs and waits that ended.
+    fn tally_up(&mut self, structure: &Arc<Structure>) {
+        self.tally.set_structure(structure);
+        let first_ns = self.first_ns.unwrap_or(0);
+        let ended = self.xentrace.ended(u64::MAX);
+        for segment in ended.iter().filter_map(|&segment| placed(structure, segment, first_ns)) {
+            self.tally.add(&segment);
+        }
+        if self.keeps {
+            self.kept.extend(ended);
+        }
+    }
+
     /// The runs and waits that ended, and what they add up to, up to where the trace is complete. The
     /// hypervisor's own count of the time that each vCPU got stays: it misses nothing.
     fn add_waits(&mut self, structure: &Arc<Structure>, vcpus: &mut [Figures]) -> Vec<Segment> {
-        self.tally.set_structure(structure);
+        self.tally_up(structure);
         let first_ns = self.first_ns.unwrap_or(0);
-        let ended = self.xentrace.ended(u64::MAX).into_iter();
-        let segments: Vec<Segment> =
-            ended.filter_map(|segment| placed(structure, segment, first_ns)).collect();
-        for segment in &segments {
-            self.tally.add(segment);
-        }
+        let kept = self.kept.drain(..);
+        let segments = kept.filter_map(|segment| placed(structure, segment, first_ns)).collect();
         let lasting = self.xentrace.lasting(self.xentrace.now_ns());
         let lasting: Vec<Segment> =
             lasting.filter_map(|segment| placed(structure, segment, first_ns)).collect();

@@ -366,7 +366,7 @@ fn ns(tsc: u64, tsc_hz: NonZeroU64) -> u64 {
 /// What a file of `xentrace` holds.
 pub struct XentraceSurvey {
     /// Frequency of the TSC, by runs whose length in ns the file tells: it does if it was recorded with
-    /// `-e 0x2f000`, all of scheduling.
+    /// `-e 0x29000`, which has switches too.
     pub tsc_hz: Option<NonZeroU64>,
     /// How it ends.
     pub ending: Ending,

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -98,16 +99,21 @@ pub enum Command {
     },
     Top(Top),
     Record(Record),
-    /// Turn a recording of `steelyard record` into a trace that Perfetto opens.
+    /// Turn a recording of `steelyard record` into a trace that Perfetto opens, or a file that
+    /// `xentrace` wrote into a recording.
     ///
     /// Each vCPU is a counter of what it ran and waited, in percent of each interval.
     #[command(after_help = examples!(
         "steelyard convert night.steelyard -o night.json.gz    then open it in ui.perfetto.dev"
+        "steelyard convert host.xentrace -o host.steelyard"
     ))]
     Convert {
-        /// Recording.
+        /// Recording, or file of `xentrace -e 0x29000`.
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
+        /// Frequency of the time stamp counter, for a file of `xentrace` that does not tell it.
+        #[arg(long, value_name = "HZ")]
+        tsc_hz: Option<NonZeroU64>,
         /// File to write; replaced if it is there.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: PathBuf,
@@ -234,7 +240,7 @@ pub struct Watched {
     /// Time from one look to the next, such as 500ms; of a simulation in its own time.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Nanoseconds,
-    /// Load nothing into this host's kernel: single waits are not seen then.
+    /// Load nothing into this host's kernel, nor start xentrace: single waits are not seen then.
     #[arg(long, conflicts_with = "simulate")]
     pub no_bpf: bool,
     /// Another /proc.

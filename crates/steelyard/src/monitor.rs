@@ -159,7 +159,10 @@ fn wait_until(source: &mut Source, due: Instant, asked: &AtomicBool) -> bool {
 pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
     let Some(path) = &watched.simulate else {
         if XenSource::is_here(&watched.proc) {
-            let host = XenSource::new(&watched.proc).map_err(watching)?;
+            let mut host = XenSource::new(&watched.proc).map_err(watching)?;
+            if !watched.no_bpf {
+                host.observe();
+            }
             return Ok(Source::Xen(Box::new(host)));
         }
         let mut host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;

@@ -154,6 +154,27 @@ fn perfetto_gets_a_counter_for_each_vcpu() {
 }
 
 #[test]
+fn a_file_of_xentrace_becomes_a_recording() {
+    let directory = directory();
+    let compressed = include_bytes!("../../recording/tests/data/credit2.xentrace.gz");
+    let mut bytes = vec![];
+    flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut bytes).unwrap();
+    let path = directory.path().join("host.xentrace");
+    fs::write(&path, &bytes).unwrap();
+    succeeded(run(&directory, "convert host.xentrace -o host.steelyard"));
+    let table = succeeded(run(&directory, "top --replay host.steelyard --batch 1 --speed 1000"));
+    assert!(table.contains("host.xentrace: xentrace, 2 pCPUs"), "{table}");
+    assert!(table.contains("domain 1"), "{table}");
+    // Without switches it does not tell how fast its clock goes.
+    let window = bytes[4..12].to_vec();
+    let empty = [&bytes[..4], &window[..4], &[0; 4]].concat();
+    fs::write(&path, &empty).unwrap();
+    let words = refused(run(&directory, "convert host.xentrace -o other"));
+    assert!(words.contains("--tsc-hz"), "{words}");
+    succeeded(run(&directory, "convert host.xentrace -o other --tsc-hz 1000000000"));
+}
+
+#[test]
 fn prometheus_gets_metrics() {
     let directory = directory();
     let arguments = ["export", "--simulate", "small.toml", "--listen", "127.0.0.1:0"];

@@ -20,14 +20,20 @@ const ROUND: Duration = Duration::from_millis(10);
 /// What is not fetched waits: up to 16 MiB here, then in Xen's own buffers, which lose what is new.
 const CHUNK: usize = 1 << 16;
 const CHUNKS: usize = 256;
+/// How long its first records are waited for: something always changes, if only here.
+const FIRST_WORDS: Duration = Duration::from_millis(100);
 /// How long `xentrace` may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A running `xentrace`.
 pub struct Tracer {
     child: Child,
-    chunks: Receiver<(Instant, Vec<u8>)>,
+    chunks: Receiver<Chunk>,
+    first: Option<Chunk>,
 }
+
+/// When it came, and what.
+type Chunk = (Instant, Vec<u8>);
 
 impl Tracer {
     /// Starts it; otherwise says why not.
@@ -54,13 +60,15 @@ impl Tracer {
         drop(command);
         let (sender, chunks) = sync_channel(CHUNKS);
         thread::spawn(move || read_on(reader, &sender));
-        Ok(Tracer { child, chunks })
+        // If it must fail it has by then.
+        let first = chunks.recv_timeout(FIRST_WORDS).ok();
+        Ok(Tracer { child, chunks, first })
     }
 
     /// What has come, and when; then whether more can.
-    pub fn chunks(&mut self) -> (Vec<(Instant, Vec<u8>)>, bool) {
-        let chunks = self.chunks.try_iter().collect();
-        (chunks, matches!(self.child.try_wait(), Ok(None)))
+    pub fn chunks(&mut self) -> (Vec<Chunk>, bool) {
+        let chunks = self.first.take().into_iter().chain(self.chunks.try_iter());
+        (chunks.collect(), matches!(self.child.try_wait(), Ok(None)))
     }
 
     /// What it said last, after it ended.
@@ -92,7 +100,7 @@ impl Drop for Tracer {
     }
 }
 
-fn read_on(reader: OwnedFd, sender: &SyncSender<(Instant, Vec<u8>)>) {
+fn read_on(reader: OwnedFd, sender: &SyncSender<Chunk>) {
     let mut reader = File::from(reader);
     let mut buffer = vec![0; CHUNK];
     while let Ok(length @ 1..) = reader.read(&mut buffer) {

@@ -246,7 +246,7 @@ pub(crate) static COLUMNS: [Column; 20] = [
         help: "who ran longest during the worst wait, and how long",
         text: |row| {
             let ran = row.rates().worst_wait.as_ref()?.ran.first()?;
-            let name: String = who_ran(ran).chars().take(17).collect();
+            let name: String = row.interval.who_ran(ran).chars().take(17).collect();
             Some(format!("{name} {}", time(ran.ran_ns)))
         },
         order: |_| 0.0,
@@ -355,9 +355,15 @@ pub(crate) fn fitted(name: &str, width: usize) -> String {
     format!("{:<width$}", harmless(&name))
 }
 
-/// Who ran while somebody waited.
-pub(crate) fn who_ran(ran: &Ran) -> String {
-    harmless(&format!("{}/{}", ran.domain, ran.vcpu))
+impl Interval {
+    /// Who ran while somebody waited: a vCPU by its domain and number, a thread of the host by its
+    /// name.
+    pub(crate) fn who_ran(&self, ran: &Ran) -> String {
+        harmless(&match self.domains.iter().any(|domain| domain.name == ran.domain) {
+            true => format!("{}/{}", ran.domain, ran.vcpu),
+            false => ran.domain.clone(),
+        })
+    }
 }
 
 /// Without what would upset a terminal.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Intervals as counters in the Trace Event Format of Chromium, which Perfetto (ui.perfetto.dev) opens:
-//! a process per domain, in it a counter per vCPU; a process of the pCPUs.
+//! A recording as a trace for Perfetto: runs and waits as slices, intervals as counters.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
-use flate2::write::GzEncoder;
-use flate2::{Compression, GzBuilder};
-use serde_json::{Value, json};
+use serde_json::json;
+use steelyard_recording::{Open, Snapshot, TraceEvents};
+use steelyard_simulator::measure::Segment;
 
 use crate::interval::Interval;
 
@@ -16,9 +15,12 @@ const PCPUS: u64 = 1;
 
 /// A trace that is being written.
 pub struct PerfettoTrace<W: Write> {
-    writer: GzEncoder<W>,
-    separator: &'static [u8],
-    named: HashSet<u64>,
+    events: TraceEvents<W>,
+    last: Option<Snapshot>,
+    open: Open,
+    /// Who has a name: pCPUs so many, and of domains, by id, vCPUs so many.
+    pcpus: u32,
+    domains: HashMap<u64, usize>,
 }
 
 impl<W: Write> PerfettoTrace<W> {
@@ -27,34 +29,43 @@ impl<W: Write> PerfettoTrace<W> {
     /// # Errors
     /// Those of the writer.
     pub fn new(writer: W) -> io::Result<PerfettoTrace<W>> {
-        // No time of writing: the same intervals give the same bytes.
-        let mut writer = GzBuilder::new().mtime(0).write(writer, Compression::default());
-        writer.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
-        Ok(PerfettoTrace { writer, separator: b"", named: HashSet::new() })
+        let mut events = TraceEvents::new(writer)?;
+        events.name_process(PCPUS, "pCPUs")?;
+        let domains = HashMap::new();
+        Ok(PerfettoTrace { events, last: None, open: Open::default(), pcpus: 0, domains })
     }
 
-    /// Adds what happened in an interval.
+    /// Adds what happened up to a snapshot, since the one before.
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn add(&mut self, interval: &Interval) -> io::Result<()> {
-        let begin_us = interval.time_ns.saturating_sub(interval.length_ns) as f64 / 1e3;
-        let counter = |process: u64, name: &str, time_us: f64, values: Value| json!({"ph": "C", "pid": process, "name": name, "ts": time_us, "args": values});
-        self.name(PCPUS, "pCPUs")?;
-        for (pcpu, busy) in interval.pcpus_busy_percent.iter().enumerate() {
-            let values = json!({"busy %": busy});
-            self.event(&counter(PCPUS, &format!("pCPU {pcpu}"), begin_us, values))?;
+    pub fn add(&mut self, snapshot: Snapshot) -> io::Result<()> {
+        self.open.add(&snapshot);
+        self.name(&snapshot)?;
+        for run in &snapshot.others {
+            self.events.other_ran(PCPUS, run)?;
         }
-        for domain in &interval.domains {
-            let process = domain.id.saturating_add(PCPUS + 1);
-            self.name(process, &domain.name)?;
-            for vcpu in &domain.vcpus {
-                let values = json!({
-                    "running %": vcpu.rates.gotten_percent, "waiting %": vcpu.rates.waited_percent,
-                });
-                self.event(&counter(process, &vcpu.name, begin_us, values))?;
+        for segment in &snapshot.segments {
+            self.segment(&snapshot, segment)?;
+        }
+        if let Some(last) = &self.last {
+            let interval = Interval::between(last, &snapshot);
+            let begin_ns = interval.time_ns.saturating_sub(interval.length_ns);
+            for (pcpu, busy) in interval.pcpus_busy_percent.iter().enumerate() {
+                let name = format!("pCPU {pcpu}");
+                self.events.counter(PCPUS, &name, begin_ns, &json!({"busy %": busy}))?;
+            }
+            for domain in &interval.domains {
+                for vcpu in &domain.vcpus {
+                    let values = json!({
+                        "running %": vcpu.rates.gotten_percent,
+                        "waiting %": vcpu.rates.waited_percent,
+                    });
+                    self.events.counter(process(domain.id), &vcpu.name, begin_ns, &values)?;
+                }
             }
         }
+        self.last = Some(snapshot);
         Ok(())
     }
 
@@ -63,20 +74,52 @@ impl<W: Write> PerfettoTrace<W> {
     /// # Errors
     /// Those of the writer.
     pub fn finish(mut self) -> io::Result<W> {
-        self.writer.write_all(b"\n]}\n")?;
-        self.writer.finish()
+        if let Some(last) = self.last.take() {
+            for segment in self.open.segments() {
+                self.segment(&last, &segment)?;
+            }
+        }
+        self.events.finish()
     }
 
-    fn name(&mut self, process: u64, name: &str) -> io::Result<()> {
-        if !self.named.insert(process) {
+    fn name(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        for pcpu in self.pcpus..snapshot.structure.host.pcpus {
+            self.events.name_thread(PCPUS, pcpu, &format!("pCPU {pcpu}"))?;
+        }
+        self.pcpus = self.pcpus.max(snapshot.structure.host.pcpus);
+        for domain in &snapshot.structure.domains {
+            let pid = process(domain.id);
+            let named = match self.domains.get(&domain.id) {
+                Some(&named) => named,
+                None => {
+                    self.events.name_process(pid, &domain.name)?;
+                    0
+                }
+            };
+            for (index, vcpu) in (0..).zip(&domain.vcpus).skip(named) {
+                self.events.name_thread(pid, index, &vcpu.name)?;
+            }
+            self.domains.insert(domain.id, named.max(domain.vcpus.len()));
+        }
+        Ok(())
+    }
+
+    fn segment(&mut self, snapshot: &Snapshot, segment: &Segment) -> io::Result<()> {
+        let domains = &snapshot.structure.domains;
+        let Some(domain) = domains.get(segment.domain as usize) else { return Ok(()) };
+        // Those of no length cannot be seen.
+        if segment.start_ns >= segment.end_ns {
             return Ok(());
         }
-        self.event(&json!({"ph": "M", "name": "process_name", "pid": process,
-                           "args": {"name": name}}))
+        if let Some(pcpu) = segment.pcpu {
+            let name = format!("{}/{}", domain.name, segment.vcpu);
+            self.events.ran(PCPUS, pcpu, &name, segment)?;
+        }
+        self.events.segment(process(domain.id), segment)
     }
+}
 
-    fn event(&mut self, event: &Value) -> io::Result<()> {
-        self.writer.write_all(std::mem::replace(&mut self.separator, b",\n"))?;
-        serde_json::to_writer(&mut self.writer, event).map_err(io::Error::from)
-    }
+/// The number of a domain's process.
+fn process(domain: u64) -> u64 {
+    domain.saturating_add(PCPUS + 1)
 }

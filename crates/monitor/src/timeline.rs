@@ -18,7 +18,8 @@ pub(crate) enum Who {
     Other,
 }
 
-/// Whoever ran longest in a part of an interval, and whether for most of it.
+/// The domain that ran longest in a part of an interval, whoever else if none did, and whether for
+/// half of it.
 pub(crate) type Part = Option<(Who, bool)>;
 
 /// A wait that ended, and who ran meanwhile on the pCPU where it ended, longest first.
@@ -80,9 +81,9 @@ pub(crate) fn strips(interval: &Interval, parts: usize) -> Option<Vec<Vec<Part>>
         }
     }
     let part = |number: usize, ran: Vec<(Who, u64)>| {
-        let all_ns: u64 = ran.iter().map(|(_, ns)| ns).sum();
-        let (who, ns) = ran.into_iter().max_by_key(|(_, ns)| *ns)?;
-        (ns > 0).then(|| (who, all_ns.saturating_mul(2) >= begin(number + 1) - begin(number)))
+        let ran = ran.into_iter().filter(|(_, ns)| *ns > 0);
+        let (who, ns) = ran.max_by_key(|&(who, ns)| (who != Who::Other, ns))?;
+        Some((who, ns.saturating_mul(2) >= begin(number + 1) - begin(number)))
     };
     let strip = |strip: Vec<Vec<(Who, u64)>>| {
         strip.into_iter().enumerate().map(|(number, ran)| part(number, ran)).collect()

@@ -9,7 +9,6 @@ use ratatui::widgets::Paragraph;
 
 use crate::columns::{
     COLUMNS, DOMAIN_INDENT, Layout, Row, Unit, VCPU_INDENT, count, fitted, harmless, percent, time,
-    who_ran,
 };
 use crate::interval::{Interval, VcpuInterval};
 use crate::screen::{HISTORY, Screen, View};
@@ -208,7 +207,7 @@ impl Screen {
         };
         let worst = match (&row.rates().worst_wait, &row.rates().waits) {
             (Some(worst), _) => {
-                let ran = worst.ran.iter().map(|ran| (who_ran(ran), ran.ran_ns));
+                let ran = worst.ran.iter().map(|ran| (row.interval.who_ran(ran), ran.ran_ns));
                 let name = match row.vcpu {
                     Some(vcpu) => harmless(&vcpu.name),
                     None => format!("{}/{}", harmless(&row.domain.name), worst.vcpu),
@@ -301,7 +300,7 @@ impl Screen {
         let ran = |who: Who| strips.iter().flatten().flatten().any(|(known, _)| *known == who);
         let domains = interval.domains.iter().enumerate();
         let names = domains.map(|(index, domain)| (Who::Domain(index), domain.name.as_str()));
-        for (who, name) in names.chain([(Who::Other, "no vCPU")]).filter(|(who, _)| ran(*who)) {
+        for (who, name) in names.chain([(Who::Other, "others")]).filter(|(who, _)| ran(*who)) {
             let text = format!(" {}  ", harmless(name));
             let length = text.chars().count() + 1;
             if used + length > width && used > 0 {
@@ -313,7 +312,7 @@ impl Screen {
             used += length;
         }
         lines.push(Line::from(line));
-        let words = "Whoever ran longest in each part: a capital if it was busy for half of it.";
+        let words = "The domain that ran longest in each part; a capital if for half of it.";
         lines.push(Line::styled(words, self.faint()));
         lines
     }
@@ -353,7 +352,7 @@ impl Screen {
             return lines;
         };
         let (length, when) = (time(worst.length_ns), interval.moment(worst.start_ns));
-        let ran = worst.ran.iter().map(|ran| (who_ran(ran), ran.ran_ns));
+        let ran = worst.ran.iter().map(|ran| (interval.who_ran(ran), ran.ran_ns));
         let worst = format!("worst wait: {length} from {when} on; {}", meanwhile(ran));
         lines.extend(wrapped(&worst, width, "  "));
         lines.push(Line::default());

@@ -9,6 +9,7 @@ pub mod qemu;
 mod recording;
 mod snapshot;
 mod tally;
+mod trace_events;
 mod xentrace;
 
 pub use history::{History, Open};
@@ -17,6 +18,7 @@ pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
 pub use tally::Tally;
+pub use trace_events::{TraceEvents, TraceEventsError, read_trace_events};
 pub use xentrace::{
     XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey, is_xentrace, placed,
 };

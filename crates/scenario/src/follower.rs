@@ -73,6 +73,11 @@ impl Follower {
         }
     }
 
+    /// A thread is of this process.
+    pub fn belongs(&mut self, tid: u32, process: u32) {
+        self.threads.entry(tid).or_default().process = Some(process);
+    }
+
     /// A thread is on this CPU now, whatever was seen before, and has been for at least so long.
     pub fn runs(&mut self, tid: u32, process: Option<u32>, cpu: usize, ran_ns: u64) {
         let now_ns = self.now_ns;

@@ -4,7 +4,6 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
-use std::iter;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -111,18 +110,33 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
 }
 
 pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
-    let mut source = recording(file)?;
-    let mut snapshots = iter::from_fn(|| source.sample().ok().flatten());
-    let mut last = snapshots.next();
-    write_whole(output, interrupt, |writer| {
-        let mut trace = PerfettoTrace::new(BufWriter::new(writer))?;
-        for now in snapshots {
-            if let Some(last) = last.replace(now.clone()) {
-                trace.add(&Interval::between(&last, &now))?;
-            }
+    let recorded = output.extension().is_some_and(|extension| extension == "steelyard");
+    let mut unread = Ok(());
+    let written = write_whole(output, interrupt, |writer| {
+        let mut result = Ok(());
+        let writer = BufWriter::new(writer);
+        if recorded {
+            let mut recorder = Recorder::new(writer);
+            unread = steelyard_scenario::snapshots(file, |snapshot| {
+                result = recorder.record(&snapshot);
+                result.is_ok()
+            });
+            result?;
+            recorder.finish()?;
+        } else {
+            let mut trace = PerfettoTrace::new(writer)?;
+            unread = steelyard_scenario::snapshots(file, |snapshot| {
+                result = trace.add(snapshot);
+                result.is_ok()
+            });
+            result?;
+            trace.finish()?.flush()?;
         }
-        trace.finish()?.flush()
-    })
+        // What cannot be read leaves nothing behind.
+        if unread.is_err() { Err(ErrorKind::InvalidData.into()) } else { Ok(()) }
+    });
+    unread?;
+    written
 }
 
 /// What `top` shows.

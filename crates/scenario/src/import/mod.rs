@@ -7,14 +7,18 @@
 
 mod libvirt;
 mod perf;
+mod perfetto;
 mod xl;
 
 use std::fmt::Write as _;
-use std::io::BufRead;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use steelyard_recording::{History, qemu};
+use flate2::read::MultiGzDecoder;
+use steelyard_recording::{
+    History, Snapshot, XentraceFile, XentraceSurvey, is_xentrace, qemu, read_trace_events,
+};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use toml_edit::Value;
 
@@ -22,13 +26,11 @@ use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
 use crate::load::Recordings;
 use crate::recording::{Process, Recording, Snapshots};
 
-pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`; \
-     `perf script` text, plain or zstd), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
-
-/// What [`history`] reads.
-const KNOWN_EVENTS: &str = "known are `perf script` text, plain or zstd";
+pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
+     `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,12 @@ enum Format {
     Steelyard,
     /// Text of `perf script`.
     Perf,
+    /// Of Perfetto.
+    Perfetto,
+    /// Of `xentrace`.
+    Xentrace,
+    /// A trace for Perfetto that this project wrote.
+    TraceEvents,
     Libvirt,
     Xl,
 }
@@ -53,6 +61,15 @@ impl Format {
         }
         if steelyard_recording::looks_like(head) {
             return Ok(Format::Steelyard);
+        }
+        if head.starts_with(&GZIP_MAGIC) || head.starts_with(b"{\"displayTimeUnit\"") {
+            return Ok(Format::TraceEvents);
+        }
+        if is_xentrace(head) {
+            return Ok(Format::Xentrace);
+        }
+        if perfetto::looks_like(path, head) {
+            return Ok(Format::Perfetto);
         }
         if head.starts_with(b"PERFILE2") {
             return wrong(
@@ -114,7 +131,11 @@ pub(crate) fn scenario(
             xl::parse(&read_text(path, file)?).map(|machine| machine.scenario(&name, "xl"))
         }
         Format::Scenario => read_text(path, file).map(|source| source.text),
-        Format::Steelyard | Format::Perf => {
+        Format::Steelyard
+        | Format::Perf
+        | Format::Perfetto
+        | Format::Xentrace
+        | Format::TraceEvents => {
             let recording = Arc::new(read_recording(path, file, format)?);
             let text = of_recording(&name, format, &recording).ok_or_else(|| {
                 let message = "an empty recording: nothing but the idle threads ran";
@@ -139,43 +160,105 @@ fn read_recording(
     file: impl BufRead,
     format: Format,
 ) -> Result<Recording, Diagnostic> {
-    if format != Format::Steelyard {
-        let (history, skipped) = history_of(path, file, format)?;
-        let is_vcpu = |name: &str| qemu::vcpu_number(name).is_some();
-        return Ok(Recording::of_history(&history, is_vcpu, skipped));
-    }
-    let wrong = |message: String| Diagnostic::of_file(path.display().to_string(), message);
     let mut snapshots = Snapshots::default();
-    steelyard_recording::read(file, |snapshot| snapshots.add(snapshot))
-        .map_err(|error| wrong(error.to_string()))?;
+    let is_vcpu = |name: &str| qemu::vcpu_number(name).is_some();
+    match read_events(path, file, format, |snapshot| {
+        snapshots.add(snapshot);
+        true
+    })? {
+        None => {}
+        Some(Events { history, skipped: None }) => {
+            return Ok(Recording::of_history(&history, |_| true, 0));
+        }
+        Some(Events { history, skipped: Some(skipped) }) => {
+            return Ok(Recording::of_history(&history, is_vcpu, skipped));
+        }
+    }
     snapshots.finish().ok_or_else(|| {
-        wrong("there are sums in this recording, no single runs and waits, of which loads are made".to_owned())
-            .with_help("`steelyard top` says under `?` what a host's source needs to see them; or record with `perf sched record`")
+        let message = "there are sums in this recording, no single runs and waits: no loads can be made of it";
+        Diagnostic::of_file(path.display().to_string(), message).with_help(
+            "`steelyard top` says under `?` what it needs to see them on a host; or record with `perf sched record`",
+        )
     })
 }
 
-/// Reads single events that something other than `steelyard record` wrote.
+/// Time between the snapshots of what has none of its own.
+const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Reads a recording of any kind as snapshots, until `each` says false.
 ///
 /// # Errors
 /// What cannot be read, and where it stands.
-pub fn history(path: &Path) -> Result<History, Diagnostic> {
+pub fn snapshots(path: &Path, mut each: impl FnMut(Snapshot) -> bool) -> Result<(), Diagnostic> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     let format = Format::of(path, head)?;
-    history_of(path, file, format).map(|(history, _)| history)
+    if let Some(Events { history, .. }) = read_events(path, file, format, &mut each)? {
+        let mut snapshots = history.snapshots(INTERVAL_NS);
+        while snapshots.next().is_some_and(&mut each) {}
+    }
+    Ok(())
 }
 
-/// With the number of events that were not needed.
-fn history_of(
+/// Single events of a whole file.
+struct Events {
+    history: History,
+    /// Of a kernel's events: how many were not needed. There processes are domains.
+    skipped: Option<u64>,
+}
+
+/// Reads a recording of any kind: as snapshots, where it holds some, else as events.
+fn read_events(
     path: &Path,
-    file: impl BufRead,
+    mut file: impl BufRead,
     format: Format,
-) -> Result<(History, u64), Diagnostic> {
+    mut each: impl FnMut(Snapshot) -> bool,
+) -> Result<Option<Events>, Diagnostic> {
+    let name = path.display().to_string();
+    let wrong = |error: &dyn std::fmt::Display| Diagnostic::of_file(&name, error.to_string());
     match format {
-        Format::Perf => perf::read(path, file),
-        Format::Scenario | Format::Steelyard | Format::Libvirt | Format::Xl => {
-            let message = "there are no single events in this file";
-            Err(Diagnostic::of_file(path.display().to_string(), message).with_help(KNOWN_EVENTS))
+        Format::Steelyard => {
+            let mut wanted = true;
+            steelyard_recording::read(file, |snapshot| wanted = wanted && each(snapshot))
+                .map_err(|error| wrong(&error))?;
+            Ok(None)
+        }
+        Format::Xentrace => {
+            // It is read twice.
+            let mut bytes = vec![];
+            file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+            let survey = XentraceSurvey::new(&bytes[..]).map_err(|error| wrong(&error))?;
+            let tsc_hz = survey.tsc_hz.ok_or_else(|| {
+                wrong(&"the frequency of the time stamp counter cannot be found out from this file")
+                    .with_help("record with `xentrace -e 0x2f000`")
+            })?;
+            let mut trace = XentraceFile::new(&bytes[..], &survey, tsc_hz, &name, INTERVAL_NS);
+            while let Some(snapshot) = trace.snapshot().map_err(|error| wrong(&error))? {
+                if !each(snapshot) {
+                    break;
+                }
+            }
+            Ok(None)
+        }
+        Format::Perf => {
+            let (history, skipped) = perf::read(path, file)?;
+            Ok(Some(Events { history, skipped: Some(skipped) }))
+        }
+        Format::Perfetto => {
+            let (history, skipped) = perfetto::read(path, file)?;
+            Ok(Some(Events { history, skipped: Some(skipped) }))
+        }
+        Format::TraceEvents => {
+            let packed = file.fill_buf().is_ok_and(|head| head.starts_with(&GZIP_MAGIC));
+            let history = if packed {
+                read_trace_events(BufReader::new(MultiGzDecoder::new(file)))
+            } else {
+                read_trace_events(file)
+            };
+            Ok(Some(Events { history: history.map_err(|error| wrong(&error))?, skipped: None }))
+        }
+        Format::Scenario | Format::Libvirt | Format::Xl => {
+            Err(wrong(&"this is no recording").with_help(KNOWN_FORMATS))
         }
     }
 }
@@ -268,7 +351,8 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         .partition(|(id, process)| **id == busiest || uses_enough(process));
     let percent = |ns: u64| 100.0 * ns as f64 / recording.elapsed_ns as f64;
     let mut text = format!("# From the recording {}: ", comment(file));
-    if format == Format::Steelyard {
+    let of_kernel = matches!(format, Format::Perf | Format::Perfetto);
+    if !of_kernel {
         text.push_str(
             "each domain with its vCPUs. Every vCPU\n\
              # replays for how long it ran and slept; how long it waits is up to the policy.\n",
@@ -294,11 +378,14 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
     for (id, process) in &kept {
         let threads = process.times.len();
         let (name, gotten) = (comment(&process.name), percent(process.gotten_ns()));
+        let vcpus = match of_kernel {
+            true => format!(", {} of its {threads} threads are vCPUs", process.vcpus),
+            false => String::new(),
+        };
         let _ = writeln!(
             text,
-            "\n# {name}: {gotten:.1} % of a CPU, {} of its {threads} threads are vCPUs.\n\
+            "\n# {name}: {gotten:.1} % of a CPU{vcpus}.\n\
              [[domain]]\nname = {}\nvcpus = {threads}",
-            process.vcpus,
             quoted(&process.name),
         );
         if process.weight != 256 {

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The Trace Event Format of Chromium, compressed, which Perfetto (ui.perfetto.dev) opens: written
+//! here for whoever has runs and waits to show, an event a line, and read back from such lines.
+//!
+//! A process is all pCPUs, where a slice is a vCPU that ran; the others are domains with a thread per
+//! vCPU, where a slice is "running" or "waiting". Times are microseconds, as the format wants, with
+//! nanoseconds behind the point.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::{error, fmt};
+
+use flate2::write::GzEncoder;
+use flate2::{Compression, GzBuilder};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steelyard_simulator::measure::Segment;
+use steelyard_simulator::units::MAX_PCPU;
+
+use crate::history::History;
+use crate::snapshot::{Domain, Host, OtherRun, Structure, Vcpu};
+
+const RUNNING: &str = "running";
+const WAITING: &str = "waiting";
+const OTHER: &str = "other";
+
+/// A trace that is being written.
+pub struct TraceEvents<W: Write> {
+    writer: GzEncoder<W>,
+    separator: &'static [u8],
+}
+
+impl<W: Write> TraceEvents<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn new(writer: W) -> io::Result<TraceEvents<W>> {
+        // No time of writing, no name: the same traces give the same bytes.
+        let mut writer = GzBuilder::new().mtime(0).write(writer, Compression::default());
+        writer.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
+        Ok(TraceEvents { writer, separator: b"" })
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.writer.write_all(b"\n]}\n")?;
+        self.writer.finish()
+    }
+
+    /// A process has a name and a place among the others. 0 is the kernel's own.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn name_process(&mut self, pid: u64, name: &str) -> io::Result<()> {
+        self.event(&json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0,
+                           "args": {"name": name}}))?;
+        self.event(&json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0,
+                           "args": {"sort_index": pid}}))
+    }
+
+    /// A pCPU or vCPU has a name.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn name_thread(&mut self, pid: u64, index: u32, name: &str) -> io::Result<()> {
+        let tid = thread(index);
+        self.event(&json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid,
+                           "args": {"name": name}}))?;
+        self.event(&json!({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid,
+                           "args": {"sort_index": tid}}))
+    }
+
+    /// A pCPU ran somebody of this name.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn ran(&mut self, pid: u64, pcpu: u32, name: &str, segment: &Segment) -> io::Result<()> {
+        self.event(&slice(pid, pcpu, name, RUNNING, Some(pcpu), segment.start_ns, segment.end_ns))
+    }
+
+    /// A pCPU ran somebody who is no vCPU.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn other_ran(&mut self, pid: u64, run: &OtherRun) -> io::Result<()> {
+        let OtherRun { name, pcpu, start_ns, end_ns } = run;
+        self.event(&slice(pid, *pcpu, name, OTHER, Some(*pcpu), *start_ns, *end_ns))
+    }
+
+    /// A vCPU ran or waited.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn segment(&mut self, pid: u64, segment: &Segment) -> io::Result<()> {
+        let state = if segment.pcpu.is_some() { RUNNING } else { WAITING };
+        let Segment { vcpu, pcpu, start_ns, end_ns, .. } = *segment;
+        self.event(&slice(pid, vcpu, state, state, pcpu, start_ns, end_ns))
+    }
+
+    /// Values from this time on.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn counter(
+        &mut self,
+        pid: u64,
+        name: &str,
+        time_ns: u64,
+        values: &Value,
+    ) -> io::Result<()> {
+        let time_us = time_ns as f64 / 1e3;
+        self.event(&json!({"ph": "C", "pid": pid, "name": name, "ts": time_us, "args": values}))
+    }
+
+    fn event(&mut self, event: &Value) -> io::Result<()> {
+        self.writer.write_all(std::mem::replace(&mut self.separator, b",\n"))?;
+        serde_json::to_writer(&mut self.writer, event).map_err(io::Error::from)
+    }
+}
+
+/// Threads count from 1: 0 is the idle thread for Perfetto.
+fn thread(index: u32) -> u64 {
+    u64::from(index) + 1
+}
+
+fn slice(
+    pid: u64,
+    index: u32,
+    name: &str,
+    category: &str,
+    pcpu: Option<u32>,
+    start_ns: u64,
+    end_ns: u64,
+) -> Value {
+    let mut event = json!({
+        "ph": "X", "name": name, "cat": category, "pid": pid, "tid": thread(index),
+        "ts": start_ns as f64 / 1e3,
+        "dur": end_ns.saturating_sub(start_ns) as f64 / 1e3,
+    });
+    if let Some(pcpu) = pcpu {
+        event["args"] = json!({"pCPU": pcpu});
+    }
+    event
+}
+
+/// Why lines cannot be read as such a trace.
+#[derive(Debug)]
+pub enum TraceEventsError {
+    /// They could not be read.
+    Io(io::Error),
+    /// This line is no event.
+    Line(usize),
+    /// There is nothing in them that this project writes.
+    Empty,
+}
+
+impl fmt::Display for TraceEventsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceEventsError::Io(error) => write!(formatter, "cannot be read: {error}"),
+            TraceEventsError::Line(line) => {
+                write!(formatter, "line {line} is no event of a trace that Steelyard wrote")
+            }
+            TraceEventsError::Empty => {
+                formatter.write_str("there are no runs of vCPUs in it as Steelyard writes them")
+            }
+        }
+    }
+}
+
+impl error::Error for TraceEventsError {}
+
+#[derive(Deserialize)]
+struct Event {
+    ph: String,
+    name: String,
+    #[serde(default)]
+    cat: String,
+    pid: u64,
+    #[serde(default)]
+    tid: u64,
+    #[serde(default)]
+    ts: f64,
+    #[serde(default)]
+    dur: f64,
+    #[serde(default)]
+    args: Value,
+}
+
+/// A line is no longer than this.
+const LONGEST_LINE: u64 = 1 << 16;
+#[derive(Default)]
+struct Process {
+    name: String,
+    threads: BTreeMap<u32, String>,
+    segments: Vec<Segment>,
+    others: Vec<OtherRun>,
+}
+
+/// Reads the lines of a trace that Steelyard wrote, unpacked. If it shows several policies the first is
+/// read.
+///
+/// # Errors
+/// [`TraceEventsError`]
+pub fn read_trace_events(mut lines: impl BufRead) -> Result<History, TraceEventsError> {
+    let mut processes: BTreeMap<u64, Process> = BTreeMap::new();
+    let mut line = vec![];
+    for number in 1.. {
+        line.clear();
+        let length = io::Read::take(&mut lines, LONGEST_LINE).read_until(b'\n', &mut line);
+        if length.map_err(TraceEventsError::Io)? == 0 {
+            break;
+        }
+        let text = line.trim_ascii();
+        let text = text.strip_suffix(b",").unwrap_or(text);
+        if number == 1 || text.is_empty() || text == b"]}" {
+            continue;
+        }
+        let event: Event =
+            serde_json::from_slice(text).map_err(|_| TraceEventsError::Line(number))?;
+        read_event(&mut processes, event).ok_or(TraceEventsError::Line(number))?;
+    }
+    history(processes).ok_or(TraceEventsError::Empty)
+}
+
+/// None if it is not as it should be.
+fn read_event(processes: &mut BTreeMap<u64, Process>, event: Event) -> Option<()> {
+    let Event { ph, name, cat, pid, tid, ts, dur, args } = event;
+    let process = processes.entry(pid).or_default();
+    let index = u32::try_from(tid.saturating_sub(1)).ok()?;
+    let named = || args.get("name").and_then(Value::as_str).map(str::to_owned);
+    match (ph.as_str(), name.as_str()) {
+        ("M", "process_name") => process.name = named()?,
+        ("M", "thread_name") => {
+            process.threads.insert(index, named()?);
+        }
+        ("X", _) => {
+            let ns = |us: f64| (us.is_finite() && us >= 0.0).then_some((us * 1e3).round() as u64);
+            let start_ns = ns(ts)?;
+            let end_ns = start_ns.checked_add(ns(dur)?)?;
+            let pcpu = match args.get("pCPU") {
+                None => None,
+                Some(pcpu) => {
+                    let pcpu = u32::try_from(pcpu.as_u64()?).ok();
+                    Some(pcpu.filter(|&pcpu| pcpu <= MAX_PCPU)?)
+                }
+            };
+            if cat == OTHER {
+                let name = name.as_str().into();
+                process.others.push(OtherRun { name, pcpu: pcpu?, start_ns, end_ns });
+            } else if name == cat {
+                // In the process of all pCPUs a slice is called after the vCPU that ran.
+                let domain = 0;
+                process.threads.entry(index).or_insert_with(|| format!("vCPU {index}"));
+                process.segments.push(Segment { domain, vcpu: index, pcpu, start_ns, end_ns });
+            }
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
+    // Of a comparison, a process is called SCENARIO | POLICY | DOMAIN.
+    let prefix = |name: &str| name.rfind(" | ").map_or(String::new(), |end| name[..end].to_owned());
+    let mut kept = None;
+    let mut domains = vec![];
+    let (mut segments, mut others) = (vec![], vec![]);
+    for (pid, process) in processes {
+        let own = prefix(&process.name);
+        if *kept.get_or_insert_with(|| own.clone()) != own {
+            continue;
+        }
+        others.extend(process.others);
+        if process.segments.is_empty() {
+            continue;
+        }
+        let domain = domains.len() as u32;
+        let place: BTreeMap<u32, u32> = process.threads.keys().copied().zip(0..).collect();
+        let placed = |segment: Segment| {
+            let &vcpu = place.get(&segment.vcpu)?;
+            Some(Segment { domain, vcpu, ..segment })
+        };
+        segments.extend(process.segments.into_iter().filter_map(placed));
+        let vcpus = process.threads.into_iter().map(|(id, name)| Vcpu { id: id.into(), name });
+        domains.push(Domain {
+            id: pid,
+            name: process.name.rsplit(" | ").next().unwrap_or_default().to_owned(),
+            weight: 256,
+            cap_percent: 0,
+            vcpus: vcpus.collect(),
+        });
+    }
+    let start_ns = segments.iter().map(|segment| segment.start_ns).min()?;
+    for segment in &mut segments {
+        segment.start_ns -= start_ns;
+        segment.end_ns -= start_ns;
+    }
+    others.retain(|run| run.start_ns >= start_ns);
+    for run in &mut others {
+        run.start_ns -= start_ns;
+        run.end_ns -= start_ns;
+    }
+    segments.sort_by_key(|segment| (segment.end_ns, segment.start_ns));
+    others.sort_by_key(|run| run.end_ns);
+    let runs = segments.iter().filter_map(|segment| segment.pcpu);
+    let pcpus = runs.chain(others.iter().map(|run| run.pcpu)).max().map_or(0, |pcpu| pcpu + 1);
+    let host = Host {
+        name: kept.unwrap_or_default(),
+        source: "a trace".to_owned(),
+        pcpus,
+        began_unix_ns: None,
+        unseen: vec![],
+    };
+    let length_ns = segments.last()?.end_ns;
+    let structure = Arc::new(Structure { host, domains });
+    Some(History { structure, segments, open: vec![], others, length_ns })
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Traces of Perfetto (`.perfetto-trace`, `.pftrace`) with the scheduler's events of a Linux kernel:
+//! `sched_switch` and `sched_waking`, each by itself or in the compact form. Fields and numbers are
+//! those of `protos/perfetto/trace` in Perfetto's sources: `trace_packet.proto`,
+//! `ftrace/ftrace_event_bundle.proto`, `ftrace/ftrace_event.proto`, `ftrace/sched.proto` and
+//! `ps/process_tree.proto`.
+
+use std::collections::HashMap;
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use flate2::read::ZlibDecoder;
+use prost::Message;
+use steelyard_recording::{History, qemu};
+use steelyard_simulator::units::MAX_PCPU;
+
+use crate::diagnostic::{Diagnostic, unreadable};
+use crate::follower::Follower;
+
+/// Longer packets are refused, packed or not.
+const LONGEST_PACKET: u64 = 64 << 20;
+
+#[derive(Clone, PartialEq, Message)]
+struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    packet: Vec<Packet>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Packet {
+    #[prost(message, optional, tag = "1")]
+    ftrace_events: Option<Bundle>,
+    #[prost(message, optional, tag = "2")]
+    process_tree: Option<ProcessTree>,
+    #[prost(bytes = "vec", optional, tag = "50")]
+    compressed_packets: Option<Vec<u8>>,
+}
+
+/// Events of one CPU.
+#[derive(Clone, PartialEq, Message)]
+struct Bundle {
+    #[prost(uint32, tag = "1")]
+    cpu: u32,
+    #[prost(message, repeated, tag = "2")]
+    event: Vec<Event>,
+    #[prost(message, optional, tag = "4")]
+    compact_sched: Option<CompactSched>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    #[prost(uint64, tag = "1")]
+    timestamp: u64,
+    #[prost(message, optional, tag = "4")]
+    sched_switch: Option<Switch>,
+    #[prost(message, optional, tag = "17")]
+    sched_wakeup: Option<Wake>,
+    #[prost(message, optional, tag = "20")]
+    sched_waking: Option<Wake>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Switch {
+    #[prost(string, tag = "1")]
+    prev_comm: String,
+    #[prost(int32, tag = "2")]
+    prev_pid: i32,
+    #[prost(int64, tag = "4")]
+    prev_state: i64,
+    #[prost(string, tag = "5")]
+    next_comm: String,
+    #[prost(int32, tag = "6")]
+    next_pid: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Wake {
+    #[prost(string, tag = "1")]
+    comm: String,
+    #[prost(int32, tag = "2")]
+    pid: i32,
+}
+
+/// Columns; a time is what passed since the one before.
+#[derive(Clone, PartialEq, Message)]
+struct CompactSched {
+    #[prost(uint64, repeated, tag = "1")]
+    switch_timestamp: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    switch_prev_state: Vec<i64>,
+    #[prost(int32, repeated, tag = "3")]
+    switch_next_pid: Vec<i32>,
+    #[prost(string, repeated, tag = "5")]
+    intern_table: Vec<String>,
+    #[prost(uint32, repeated, tag = "6")]
+    switch_next_comm_index: Vec<u32>,
+    #[prost(uint64, repeated, tag = "7")]
+    waking_timestamp: Vec<u64>,
+    #[prost(int32, repeated, tag = "8")]
+    waking_pid: Vec<i32>,
+    #[prost(uint32, repeated, tag = "11")]
+    waking_comm_index: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProcessTree {
+    #[prost(message, repeated, tag = "1")]
+    processes: Vec<Process>,
+    #[prost(message, repeated, tag = "2")]
+    threads: Vec<Thread>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Process {
+    #[prost(int32, tag = "1")]
+    pid: i32,
+    #[prost(string, repeated, tag = "3")]
+    cmdline: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Thread {
+    #[prost(int32, tag = "1")]
+    tid: i32,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(int32, tag = "3")]
+    tgid: i32,
+}
+
+/// What a CPU did.
+#[derive(Clone, Copy)]
+enum Scheduled {
+    /// Who ran, if the event says so, could go on or not; who runs now.
+    Switch {
+        previous: Option<u32>,
+        runnable: bool,
+        next: u32,
+    },
+    Wake {
+        tid: u32,
+    },
+}
+
+#[derive(Default)]
+struct Reader {
+    /// Time, CPU.
+    events: Vec<(u64, u32, Scheduled)>,
+    names: HashMap<u32, String>,
+    /// Process of each thread.
+    processes: HashMap<u32, u32>,
+    /// Names of virtual machines, by process.
+    guests: HashMap<u32, String>,
+    skipped: u64,
+}
+
+/// Whether a file that begins so, called so, is such a trace.
+pub(crate) fn looks_like(path: &Path, head: &[u8]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("perfetto-trace" | "pftrace"))
+        || head.first() == Some(&PACKET) && head.contains(&0)
+}
+
+/// Field 1 of a trace, with a length.
+const PACKET: u8 = 0x0a;
+
+/// Reads a trace, with the number of its events that were not needed.
+pub(crate) fn read(path: &Path, mut file: impl BufRead) -> Result<(History, u64), Diagnostic> {
+    let name = path.display().to_string();
+    let wrong = |number: usize, problem: &str| {
+        Diagnostic::of_file(&name, format!("packet {number} of this trace {problem}"))
+    };
+    let mut reader = Reader::default();
+    let mut bytes = vec![];
+    for number in 1.. {
+        let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+        if head.is_empty() {
+            break;
+        }
+        let tag = head[0];
+        file.consume(1);
+        let length = length(&mut file).map_err(|error| unreadable(path, &error))?;
+        let length = match length {
+            Some(length) if tag == PACKET && length <= LONGEST_PACKET => length,
+            _ => return Err(wrong(number, "is none that Perfetto writes")),
+        };
+        bytes.clear();
+        let read = (&mut file).take(length).read_to_end(&mut bytes);
+        if (read.map_err(|error| unreadable(path, &error))? as u64) < length {
+            return Err(wrong(number, "has no end: the file was cut off"));
+        }
+        let packet = Packet::decode(&bytes[..])
+            .map_err(|error| wrong(number, &format!("cannot be read: {error}")))?;
+        if let Some(packed) = &packet.compressed_packets {
+            let mut unpacked = vec![];
+            let limit = LONGEST_PACKET + 1;
+            let read = ZlibDecoder::new(&packed[..]).take(limit).read_to_end(&mut unpacked);
+            match read {
+                Ok(length) if (length as u64) < limit => {}
+                _ => return Err(wrong(number, "cannot be unpacked")),
+            }
+            let trace = Trace::decode(&unpacked[..])
+                .map_err(|error| wrong(number, &format!("cannot be read: {error}")))?;
+            trace.packet.into_iter().for_each(|packet| reader.packet(packet));
+        }
+        reader.packet(packet);
+    }
+    reader.finish(&name)
+}
+
+/// A length, seven bits a byte; none if it is none.
+fn length(file: &mut impl Read) -> std::io::Result<Option<u64>> {
+    let mut length = 0;
+    for shift in (0..63).step_by(7) {
+        let mut byte = [0];
+        if file.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        length |= u64::from(byte[0] & 0x7f) << shift;
+        if byte[0] < 0x80 {
+            return Ok(Some(length));
+        }
+    }
+    Ok(None)
+}
+
+impl Reader {
+    fn packet(&mut self, packet: Packet) {
+        if let Some(bundle) = packet.ftrace_events {
+            self.bundle(bundle);
+        }
+        let tree = packet.process_tree.unwrap_or_default();
+        for Process { pid, cmdline } in tree.processes {
+            if let Some(guest) = qemu::guest_name(cmdline.join("\0").as_bytes()) {
+                self.guests.insert(number(pid), guest);
+            }
+        }
+        for Thread { tid, name, tgid } in tree.threads {
+            self.processes.insert(number(tid), number(tgid));
+            self.name(number(tid), &name);
+        }
+    }
+
+    fn name(&mut self, tid: u32, name: &str) {
+        if !name.is_empty() {
+            let known = self.names.entry(tid).or_default();
+            if known != name {
+                name.clone_into(known);
+            }
+        }
+    }
+
+    fn bundle(&mut self, bundle: Bundle) {
+        let cpu = bundle.cpu;
+        if cpu > MAX_PCPU {
+            return;
+        }
+        for event in bundle.event {
+            let time = event.timestamp;
+            if let Some(switch) = event.sched_switch {
+                let (previous, next) = (number(switch.prev_pid), number(switch.next_pid));
+                self.name(previous, &switch.prev_comm);
+                self.name(next, &switch.next_comm);
+                let runnable = is_runnable(switch.prev_state);
+                let switch = Scheduled::Switch { previous: Some(previous), runnable, next };
+                self.events.push((time, cpu, switch));
+            } else if let Some(wake) = event.sched_waking.or(event.sched_wakeup) {
+                let tid = number(wake.pid);
+                self.name(tid, &wake.comm);
+                self.events.push((time, cpu, Scheduled::Wake { tid }));
+            } else {
+                self.skipped += 1;
+            }
+        }
+        let Some(compact) = bundle.compact_sched else { return };
+        let comm = |index: &u32| compact.intern_table.get(*index as usize);
+        let mut time = 0_u64;
+        let switches = compact.switch_timestamp.iter().zip(&compact.switch_prev_state);
+        let switches = switches.zip(&compact.switch_next_pid);
+        for (index, ((after, state), next)) in switches.enumerate() {
+            time = time.wrapping_add(*after);
+            let next = number(*next);
+            if let Some(name) = compact.switch_next_comm_index.get(index).and_then(comm) {
+                self.name(next, name);
+            }
+            let runnable = is_runnable(*state);
+            self.events.push((time, cpu, Scheduled::Switch { previous: None, runnable, next }));
+        }
+        time = 0;
+        let wakes = compact.waking_timestamp.iter().zip(&compact.waking_pid);
+        for (index, (after, pid)) in wakes.enumerate() {
+            time = time.wrapping_add(*after);
+            let tid = number(*pid);
+            if let Some(name) = compact.waking_comm_index.get(index).and_then(comm) {
+                self.name(tid, name);
+            }
+            self.events.push((time, cpu, Scheduled::Wake { tid }));
+        }
+    }
+
+    fn finish(mut self, name: &str) -> Result<(History, u64), Diagnostic> {
+        self.events.sort_by_key(|&(time, _, _)| time);
+        let (first, last) = match (self.events.first(), self.events.last()) {
+            (Some(&(first, ..)), Some(&(last, ..))) if first < last => (first, last),
+            _ => {
+                let message = "there are no scheduling events in this trace";
+                return Err(Diagnostic::of_file(name, message).with_help(
+                    "record with the data source linux.ftrace and the events sched/sched_switch and sched/sched_waking",
+                ));
+            }
+        };
+        let mut follower = Follower::default();
+        let mut running: HashMap<u32, u32> = HashMap::new();
+        for (time, cpu, event) in self.events {
+            follower.advance(time - first);
+            match event {
+                Scheduled::Switch { previous, runnable, next } => {
+                    let before = running.insert(cpu, next);
+                    // In the compact form it is whoever came last; who that was at first is not told.
+                    let previous = previous.or(before).unwrap_or(0);
+                    follower.switches(cpu as usize, previous, runnable, next);
+                }
+                Scheduled::Wake { tid } => follower.wakes(tid),
+            }
+        }
+        follower.advance(last - first);
+        for (tid, name) in &self.names {
+            follower.name(*tid, name);
+        }
+        for (pid, guest) in &self.guests {
+            follower.name(*pid, guest);
+        }
+        for (tid, process) in &self.processes {
+            follower.belongs(*tid, *process);
+        }
+        Ok((follower.finish(name, "Perfetto"), self.skipped))
+    }
+}
+
+/// Of a process or thread; those of the kernel are not negative.
+fn number(pid: i32) -> u32 {
+    pid.max(0) as u32
+}
+
+/// 0, and preempted, which is a bit above those of the states in which a task sleeps.
+fn is_runnable(state: i64) -> bool {
+    state & 0xff == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::ZlibEncoder;
+    use steelyard_simulator::measure::Segment;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn switch(prev: (&str, i32), prev_state: i64, next: (&str, i32)) -> Switch {
+        Switch {
+            prev_comm: prev.0.to_owned(),
+            prev_pid: prev.1,
+            prev_state,
+            next_comm: next.0.to_owned(),
+            next_pid: next.1,
+        }
+    }
+
+    /// A vCPU runs 2 ms, sleeps 3 ms, waits 1 ms for another to end, and runs 4 ms.
+    fn packets() -> (Packet, Packet, Packet) {
+        let vcpu = ("CPU 0/KVM", 101);
+        let event = |ms: u64| Event { timestamp: 1000 * MS + ms * MS, ..Event::default() };
+        let switches = vec![
+            Event { sched_switch: Some(switch(("swapper/0", 0), 0, vcpu)), ..event(0) },
+            Event { sched_switch: Some(switch(vcpu, 1, ("other", 200))), ..event(2) },
+            Event { sched_waking: Some(Wake { comm: vcpu.0.to_owned(), pid: vcpu.1 }), ..event(5) },
+        ];
+        let tree = ProcessTree {
+            processes: vec![Process {
+                pid: 100,
+                cmdline: ["qemu", "-name", "guest=web"].map(str::to_owned).to_vec(),
+            }],
+            threads: vec![Thread { tid: 101, name: vcpu.0.to_owned(), tgid: 100 }],
+        };
+        let compact = CompactSched {
+            switch_timestamp: vec![1006 * MS, 4 * MS],
+            switch_prev_state: vec![0x100, 1],
+            switch_next_pid: vec![101, 0],
+            intern_table: vec![vcpu.0.to_owned(), "swapper/0".to_owned()],
+            switch_next_comm_index: vec![0, 1],
+            ..CompactSched::default()
+        };
+        let bundle = |event, compact_sched| Packet {
+            ftrace_events: Some(Bundle { cpu: 0, event, compact_sched }),
+            ..Packet::default()
+        };
+        let tree = Packet { process_tree: Some(tree), ..Packet::default() };
+        (bundle(switches, None), bundle(vec![], Some(compact)), tree)
+    }
+
+    fn history(trace: &Trace) -> History {
+        read(Path::new("x.pftrace"), &trace.encode_to_vec()[..]).unwrap().0
+    }
+
+    #[test]
+    fn who_ran_and_who_waited() {
+        let (single, compact, tree) = packets();
+        let history = history(&Trace { packet: vec![compact, single, tree] });
+        let index = history.structure.domains.iter().position(|domain| domain.name == "web");
+        let domain = index.unwrap() as u32;
+        let own = |segment: &&Segment| segment.domain == domain;
+        let own: Vec<_> = history.segments.iter().filter(own).copied().collect();
+        let segment = |pcpu, start: u64, end: u64| Segment {
+            domain,
+            vcpu: 0,
+            pcpu,
+            start_ns: start * MS,
+            end_ns: end * MS,
+        };
+        let expected = [segment(Some(0), 0, 2), segment(None, 5, 6), segment(Some(0), 6, 10)];
+        assert_eq!(own, expected);
+        assert_eq!(history.length_ns, 10 * MS);
+        // The other one was preempted, and waits until the end.
+        assert_eq!(history.open.len(), 1);
+        assert_eq!(history.open[0].start_ns, 6 * MS);
+    }
+
+    #[test]
+    fn packed_packets_are_the_same() {
+        let (single, compact, tree) = packets();
+        let plain = Trace { packet: vec![single, compact, tree] };
+        let mut packed = ZlibEncoder::new(vec![], Compression::fast());
+        packed.write_all(&plain.encode_to_vec()).unwrap();
+        let compressed_packets = Some(packed.finish().unwrap());
+        let packed = Trace { packet: vec![Packet { compressed_packets, ..Packet::default() }] };
+        assert_eq!(history(&packed), history(&plain));
+    }
+
+    #[test]
+    fn cut_off_or_changed_anywhere_it_does_no_harm() {
+        let (single, compact, tree) = packets();
+        let bytes = Trace { packet: vec![single, compact, tree] }.encode_to_vec();
+        for end in 0..bytes.len() {
+            let cut = read(Path::new("x.pftrace"), &bytes[..end]);
+            assert!(cut.is_ok() || !cut.unwrap_err().to_string().is_empty());
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = bytes.clone();
+                changed[end] = value;
+                let _ = read(Path::new("x.pftrace"), &changed[..]);
+            }
+        }
+    }
+}

@@ -174,3 +174,28 @@ fn who_ends_or_gets_another_name_is_watched_no_longer() -> Result<(), Box<dyn Er
     assert!(until_gone(&tids));
     Ok(())
 }
+
+#[test]
+fn sums_of_a_window_are_its_length() -> Result<(), Box<dyn Error>> {
+    // As the tests of the scheduler use it: where single runs can be told, sums can.
+    if attach()?.is_none() {
+        return Ok(());
+    }
+    let mut observer = Observer::attach()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = vcpus(&stop)?;
+    sleep(Duration::from_millis(200));
+    observer.begin();
+    sleep(Duration::from_millis(500));
+    let (elapsed_ns, sums) = observer.end();
+    stop.store(true, Ordering::Relaxed);
+    for (tid, thread) in threads {
+        thread.join().map_err(|_| "a thread failed")?;
+        let sums = sums.iter().find(|sums| sums.tid == tid).ok_or("a thread is missing")?;
+        let all_ns = sums.gotten_ns + sums.waited_ns + sums.blocked_ns;
+        // What happens while the end is written down may be counted beyond it.
+        assert!(all_ns.abs_diff(elapsed_ns) <= elapsed_ns / 100, "{sums:?} of {elapsed_ns}");
+        assert!(sums.worst_wait_ns <= sums.waited_ns);
+    }
+    Ok(())
+}

@@ -370,6 +370,28 @@ impl<'a> Person<'a> {
         }
     }
 
+    /// One of `tests/data`, to the character. With `WRITE_SCREENS` set it becomes what is on the screen
+    /// after this text.
+    fn sees(&self, name: &str, text: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let path = path.with_extension("screen");
+        if std::env::var_os("WRITE_SCREENS").is_some() {
+            self.reads(&[text]);
+            sleep(Duration::from_secs(1));
+            fs::write(&path, self.tmux(&["capture-pane", "-p"])).unwrap();
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        let begin = Instant::now();
+        loop {
+            let screen = self.tmux(&["capture-pane", "-p"]);
+            if screen == expected {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{name} is now\n{screen}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
     /// As it was before: its text is there again, and lines can be edited.
     fn has_the_terminal_back(&self) {
         let screen = self.reads(&["before", "code 0 icanon"]);
@@ -418,6 +440,45 @@ fn a_person_finds_their_way_through_a_recording() {
         person.types(&["q"]);
         person.has_the_terminal_back();
     }
+}
+
+#[test]
+fn a_replayed_simulation_gives_these_screens() {
+    let directory = directory();
+    for (width, height) in [(80, 24), (200, 60)] {
+        let person = Person::starts(&directory, width, height, "top --replay small.steelyard");
+        person.reads(&["31 of 31", "at its end"]);
+        person.types(&["[", ">", "a"]);
+        person.sees(&format!("domains-{width}x{height}"), "vCPU 1");
+        person.types(&["v"]);
+        person.sees(&format!("vcpu-{width}x{height}"), "web, vCPU 0");
+        person.types(&["p"]);
+        person.sees(&format!("pcpus-{width}x{height}"), "WHO RAN");
+    }
+}
+
+#[test]
+fn colours_and_blocks_are_there_where_they_are_wanted() {
+    let directory = directory();
+    let program = env!("CARGO_BIN_EXE_steelyard");
+    // Bars are green.
+    let colours = |person: &Person| person.tmux(&["capture-pane", "-e", "-p"]).contains("38;5;2m");
+    let command = |before: &str, option: &str| {
+        format!("env {before} {program} top --replay small.steelyard {option}")
+    };
+    for (width, before, option, wanted, bar) in [
+        (80, "NO_COLOR=", "", true, "\u{2588}"),
+        (81, "NO_COLOR=1", "", false, "\u{2588}"),
+        (82, "NO_COLOR=1", "--color always", true, "\u{2588}"),
+        (83, "NO_COLOR=", "--color never", false, "\u{2588}"),
+        (84, "LC_ALL=C", "", true, "###"),
+    ] {
+        let person = Person::sits_at(&directory, width, 24, &command(before, option));
+        person.reads(&["at its end", "+ batch-3", bar]);
+        assert_eq!(colours(&person), wanted, "{before} {option}");
+    }
+    let person = Person::sits_at(&directory, 85, 24, &command("TERM=dumb", ""));
+    person.reads(&["cannot be filled", "--batch", "code 2 icanon"]);
 }
 
 #[test]

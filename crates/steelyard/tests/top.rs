@@ -458,6 +458,30 @@ fn a_replayed_simulation_gives_these_screens() {
 }
 
 #[test]
+fn what_others_recorded_is_replayed_too() {
+    let directory = directory();
+    succeeded(run(&directory, "convert small.steelyard -o small.json.gz"));
+    let shares = |file: &str| -> Vec<(String, u64)> {
+        let lines = succeeded(run(&directory, &format!("top --replay {file} --json")));
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let domains = lines[0]["domains"].as_array().unwrap().iter();
+        let names = domains.map(|domain| domain["name"].as_str().unwrap().to_owned());
+        let gotten_us = |name: &str| -> f64 {
+            let all = lines.iter().flat_map(|line| {
+                let domains = line["domains"].as_array().unwrap().iter();
+                let length_us = line["length_ns"].as_f64().unwrap() / 1e3;
+                domains.map(move |domain| (domain, length_us))
+            });
+            let own = all.filter(|(domain, _)| domain["name"] == name);
+            own.map(|(d, us)| d["gotten_percent"].as_f64().unwrap() / 100.0 * us).sum()
+        };
+        names.map(|name| (name.clone(), gotten_us(&name).round() as u64)).collect()
+    };
+    assert_eq!(shares("small.json.gz"), shares("small.steelyard"));
+}
+
+#[test]
 fn colours_and_blocks_are_there_where_they_are_wanted() {
     let directory = directory();
     let program = env!("CARGO_BIN_EXE_steelyard");

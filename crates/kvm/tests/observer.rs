@@ -119,3 +119,83 @@ fn single_runs_and_waits_add_up_to_the_sums() -> Result<(), Box<dyn Error>> {
     assert!(told.iter().any(|one| one.other.is_some() && one.pcpu.is_some()));
     Ok(())
 }
+
+#[test]
+fn who_ends_or_gets_another_name_is_watched_no_longer() -> Result<(), Box<dyn Error>> {
+    let Some(mut observer) = attach()? else { return Ok(()) };
+    let (stop, rename) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let threads = vcpus(&stop)?;
+    let renamed = {
+        let (tell, told) = mpsc::channel();
+        let (stop, rename) = (stop.clone(), rename.clone());
+        let thread = thread::Builder::new().name("CPU 9/TCG".to_owned()).spawn(move || {
+            let own = fs::read_link("/proc/thread-self").unwrap_or_default();
+            let _ = tell.send(own.file_name().map(|tid| tid.to_string_lossy().into_owned()));
+            while !rename.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(1));
+            }
+            let written = fs::write("/proc/thread-self/comm", "worker");
+            while !stop.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(1));
+            }
+            written
+        })?;
+        (told.recv()?.ok_or("no number of a thread")?.parse::<i32>()?, thread)
+    };
+    observer.find()?;
+    let watched = |observer: &Observer| {
+        let mut figures = HashMap::new();
+        observer.threads(now_ns(), &mut figures);
+        figures
+    };
+    let now = watched(&observer);
+    assert!(threads.iter().all(|(tid, _)| now.contains_key(tid)) && now.contains_key(&renamed.0));
+    rename.store(true, Ordering::Relaxed);
+    // Happens soon; never, if it is broken.
+    let until_gone = |tids: &[i32]| {
+        let end = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < end {
+            let now = watched(&observer);
+            if tids.iter().all(|tid| !now.contains_key(tid)) {
+                return true;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        false
+    };
+    assert!(until_gone(&[renamed.0]));
+    assert!(threads.iter().all(|(tid, _)| watched(&observer).contains_key(tid)));
+    stop.store(true, Ordering::Relaxed);
+    renamed.1.join().map_err(|_| "a thread failed")??;
+    let tids: Vec<i32> = threads.iter().map(|(tid, _)| *tid).collect();
+    for (_, thread) in threads {
+        thread.join().map_err(|_| "a thread failed")?;
+    }
+    assert!(until_gone(&tids));
+    Ok(())
+}
+
+#[test]
+fn sums_of_a_window_are_its_length() -> Result<(), Box<dyn Error>> {
+    // As the tests of the scheduler use it: where single runs can be told, sums can.
+    if attach()?.is_none() {
+        return Ok(());
+    }
+    let mut observer = Observer::attach()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = vcpus(&stop)?;
+    sleep(Duration::from_millis(200));
+    observer.begin();
+    sleep(Duration::from_millis(500));
+    let (elapsed_ns, sums) = observer.end();
+    stop.store(true, Ordering::Relaxed);
+    for (tid, thread) in threads {
+        thread.join().map_err(|_| "a thread failed")?;
+        let sums = sums.iter().find(|sums| sums.tid == tid).ok_or("a thread is missing")?;
+        let all_ns = sums.gotten_ns + sums.waited_ns + sums.blocked_ns;
+        // What happens while the end is written down may be counted beyond it.
+        assert!(all_ns.abs_diff(elapsed_ns) <= elapsed_ns / 100, "{sums:?} of {elapsed_ns}");
+        assert!(sums.worst_wait_ns <= sums.waited_ns);
+    }
+    Ok(())
+}

@@ -268,8 +268,8 @@ fn speed(text: &str) -> Result<f64, String> {
 /// Watch who gets the CPUs of this host, of a recording or of a simulation, and who waits.
 ///
 /// Domains are processes with vCPU threads, by the name that QEMU or libvirt gave them. It needs no
-/// privilege, and any scheduler may run; as root it sees single waits too. What a source cannot see is
-/// left out and listed under `?`.
+/// privilege, and any scheduler may run; as root it sees single waits too. In Xen's dom0 they are Xen's,
+/// and root must ask. What a source cannot see is left out and listed under `?`.
 #[derive(Args, Debug)]
 #[command(after_help = examples!(
     "steelyard top                                  this host"

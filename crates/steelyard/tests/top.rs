@@ -137,11 +137,13 @@ fn perfetto_gets_a_counter_for_each_vcpu() {
     let trace = fs::File::open(directory.path().join("small.json.gz")).unwrap();
     let trace: Value = serde_json::from_reader(flate2::read::GzDecoder::new(trace)).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
-    let named: Vec<_> = events.iter().filter(|event| event["ph"] == "M").collect();
+    let named: Vec<_> = events.iter().filter(|event| event["name"] == "process_name").collect();
     let names: Vec<_> = named.iter().map(|event| &event["args"]["name"]).collect();
     assert_eq!(names, ["pCPUs", "web", "batch-1", "batch-2", "batch-3"]);
     // What a vCPU ran and waited is no more than there was, in every interval.
-    let vcpu = |event: &&Value| event["pid"] == named[1]["pid"] && event["name"] == "vCPU 1";
+    let vcpu = |event: &&Value| {
+        event["ph"] == "C" && event["pid"] == named[1]["pid"] && event["name"] == "vCPU 1"
+    };
     let counters: Vec<_> = events.iter().filter(vcpu).collect();
     assert_eq!(counters.len(), 30);
     for (number, counter) in counters.iter().enumerate() {

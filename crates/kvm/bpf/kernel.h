@@ -126,8 +126,9 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	u32 __state;
-	s32 on_cpu;
-	s32 on_rq;
+	/* Signed before 7.2 and shorter from then on: only what is unsigned is read in either. */
+	u32 on_cpu;
+	u32 on_rq;
 	u32 flags;
 	s32 pid;
 	s32 tgid;

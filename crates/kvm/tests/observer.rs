@@ -60,7 +60,8 @@ fn vcpus(stop: &Arc<AtomicBool>) -> Result<Vec<Numbered>, Box<dyn Error>> {
 
 /// What a thread ran and waited up to the beginning of what it does.
 fn ended(figures: &ThreadFigures, now_ns: u64) -> (u64, u64) {
-    let lasts = |doing| if figures.doing == doing { now_ns - figures.since_ns } else { 0 };
+    let lasts =
+        |doing| if figures.doing == doing { now_ns.saturating_sub(figures.since_ns) } else { 0 };
     (figures.gotten_ns - lasts(Doing::Running), figures.waited_ns - lasts(Doing::Waiting))
 }
 

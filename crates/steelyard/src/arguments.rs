@@ -84,7 +84,7 @@ pub enum Command {
         "steelyard import host.perf.txt.zst -o host.toml"
     ))]
     Import {
-        /// Recording (`perf script` text, plain or zstd), libvirt domain XML, or xl.cfg.
+        /// Recording (of `steelyard record`, `perf script` text), libvirt domain XML, or xl.cfg.
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
         /// File to write instead of standard output; replaced if it is there.
@@ -102,13 +102,14 @@ pub enum Command {
     /// Turn a recording of `steelyard record` into a trace that Perfetto opens, or a file that
     /// `xentrace` wrote into a recording.
     ///
-    /// Each vCPU is a counter of what it ran and waited, in percent of each interval.
+    /// A file to be called .steelyard becomes a recording as of `steelyard record`; any other, a trace: each
+    /// run and wait, and counters. Reads recordings of `record`, `perf script`, xentrace and Perfetto.
     #[command(after_help = examples!(
         "steelyard convert night.steelyard -o night.json.gz    then open it in ui.perfetto.dev"
         "steelyard convert host.xentrace -o host.steelyard"
     ))]
     Convert {
-        /// Recording, or file of `xentrace -e 0x29000`.
+        /// Recording of any kind: of `record`, `perf script` text, xentrace's (`-e 0x29000`), Perfetto's.
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
         /// Frequency of the time stamp counter, for a file of `xentrace` that does not tell it.
@@ -184,7 +185,7 @@ fn at_least_one() -> impl TypedValueParser<Value = NonZeroU32> {
     )),
 )]
 pub struct Compare {
-    /// Scenarios (.toml), recordings (`perf script` text, plain or zstd), libvirt domain XML, xl.cfg.
+    /// Scenarios (.toml), recordings (of `steelyard record`, `perf script` text), libvirt domain XML, xl.cfg.
     #[arg(required = true, value_name = "INPUT", value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
     /// Policies instead of those of the input, such as credit, credit@xen-4.5, credit2+reset-boost.

@@ -230,7 +230,7 @@ fn read_events(
             let survey = XentraceSurvey::new(&bytes[..]).map_err(|error| wrong(&error))?;
             let tsc_hz = survey.tsc_hz.ok_or_else(|| {
                 wrong(&"the frequency of the time stamp counter cannot be found out from this file")
-                    .with_help("record with `xentrace -e 0x2f000`")
+                    .with_help("say it to `steelyard convert --tsc-hz`, or record with `xentrace -e 0x29000`")
             })?;
             let mut trace = XentraceFile::new(&bytes[..], &survey, tsc_hz, &name, INTERVAL_NS);
             while let Some(snapshot) = trace.snapshot().map_err(|error| wrong(&error))? {

@@ -12,8 +12,9 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
-use steelyard_simulator::measure::WorstWait;
+use steelyard_simulator::measure::{Segment, WorstWait};
 use steelyard_simulator::units::MAX_PCPU;
+use steelyard_simulator::wait_bucket_ns;
 
 use crate::events::{Context, Packed};
 use crate::snapshot::{Figures, PolicyState, Snapshot, State, Structure, Waits};
@@ -75,8 +76,9 @@ struct VcpuSample(
 
 #[derive(Serialize, Deserialize)]
 struct WaitsSample {
-    /// Buckets into which waits fell.
-    histogram: Vec<(u64, u64)>,
+    /// Buckets into which waits fell; none: those of the sample's segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    histogram: Option<Vec<(u64, u64)>>,
     /// If there is a longer one than before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worst: Option<WorstWait>,
@@ -155,8 +157,8 @@ impl<W: Write> Recorder<W> {
 
 impl Member {
     fn begin(snapshot: &Snapshot) -> io::Result<Member> {
-        // Fast: a busy host has better things to do.
-        let mut encoder = GzEncoder::new(vec![], Compression::fast());
+        // What the levels give: docs/monitor.md, at its end.
+        let mut encoder = GzEncoder::new(vec![], Compression::default());
         let structure = snapshot.structure.as_ref();
         write_line(&mut encoder, &Head { format: FORMAT, version: VERSION, structure })?;
         Ok(Member {
@@ -210,12 +212,15 @@ fn write_line(writer: &mut impl Write, value: &impl Serialize) -> io::Result<()>
 impl Sample {
     fn difference(last: &Sums, context: &mut Context, now: &Snapshot) -> Sample {
         let idle = last.idle_ns.iter().zip(&now.idle_ns);
-        let vcpus = last.vcpus.iter().zip(&now.vcpus);
+        let ended = histograms(context.structure(), &now.segments);
+        let vcpus = last.vcpus.iter().zip(&now.vcpus).zip(&ended);
         let (names, others) = context.pack_others(&now.others);
         Sample {
             time_ns: now.time_ns,
             idle_ns: idle.map(|(last, now)| now.wrapping_sub(*last)).collect(),
-            vcpus: vcpus.map(|(last, now)| VcpuSample::difference(last, now)).collect(),
+            vcpus: vcpus
+                .map(|((last, now), ended)| VcpuSample::difference(last, now, ended))
+                .collect(),
             segments: context.pack(&now.segments),
             names,
             others,
@@ -228,20 +233,47 @@ impl Sample {
             return None;
         }
         let idle = last.idle_ns.iter().zip(&self.idle_ns);
-        let vcpus = last.vcpus.iter().zip(self.vcpus);
+        let segments = context.unpack(&self.segments)?;
+        let ended = histograms(context.structure(), &segments);
+        let vcpus = last.vcpus.iter().zip(self.vcpus).zip(&ended);
         Some(Snapshot {
             structure: context.structure().clone(),
             time_ns: self.time_ns,
             idle_ns: idle.map(|(last, more)| last.wrapping_add(*more)).collect(),
-            vcpus: vcpus.map(|(last, more)| more.applied_to(last)).collect(),
-            segments: context.unpack(&self.segments)?,
+            vcpus: vcpus.map(|((last, more), ended)| more.applied_to(last, ended)).collect(),
+            segments,
             others: context.unpack_others(self.names, &self.others)?,
         })
     }
 }
 
+/// Upper bounds of buckets in ns, ascending, and how many waits fell into each.
+type Histogram = Vec<(u64, u64)>;
+
+/// Of each vCPU, the waits among these segments.
+fn histograms(structure: &Structure, segments: &[Segment]) -> Vec<Histogram> {
+    let mut first = vec![];
+    let mut count = 0;
+    for domain in &structure.domains {
+        first.push(count..count + domain.vcpus.len());
+        count += domain.vcpus.len();
+    }
+    let mut histograms = vec![Histogram::new(); count];
+    for wait in segments.iter().filter(|segment| segment.pcpu.is_none()) {
+        let Some(vcpus) = first.get(wait.domain as usize) else { continue };
+        let Some(index) = vcpus.clone().nth(wait.vcpu as usize) else { continue };
+        let bucket_ns = wait_bucket_ns(wait.end_ns.saturating_sub(wait.start_ns));
+        let histogram = &mut histograms[index];
+        match histogram.binary_search_by_key(&bucket_ns, |&(bound, _)| bound) {
+            Ok(place) => histogram[place].1 += 1,
+            Err(place) => histogram.insert(place, (bucket_ns, 1)),
+        }
+    }
+    histograms
+}
+
 impl VcpuSample {
-    fn difference(last: &Figures, now: &Figures) -> VcpuSample {
+    fn difference(last: &Figures, now: &Figures, ended: &Histogram) -> VcpuSample {
         let optional =
             |last: Option<u64>, now: Option<u64>| Some(now?.wrapping_sub(last.unwrap_or(0)));
         VcpuSample(
@@ -252,12 +284,12 @@ impl VcpuSample {
             now.switches.wrapping_sub(last.switches),
             optional(last.migrations, now.migrations),
             optional(last.preemptions, now.preemptions),
-            now.waits.as_ref().map(|now| WaitsSample::difference(last.waits.as_ref(), now)),
+            now.waits.as_ref().map(|now| WaitsSample::difference(last.waits.as_ref(), now, ended)),
             now.policy.clone(),
         )
     }
 
-    fn applied_to(self, last: &Figures) -> Figures {
+    fn applied_to(self, last: &Figures, ended: &Histogram) -> Figures {
         let VcpuSample(
             state,
             pcpu,
@@ -279,27 +311,32 @@ impl VcpuSample {
             switches: last.switches.wrapping_add(switches),
             migrations: optional(last.migrations, migrations),
             preemptions: optional(last.preemptions, preemptions),
-            waits: waits.map(|waits| waits.applied_to(last.waits.as_ref())),
+            waits: waits.map(|waits| waits.applied_to(last.waits.as_ref(), ended)),
             policy,
         }
     }
 }
 
 impl WaitsSample {
-    fn difference(last: Option<&Waits>, now: &Waits) -> WaitsSample {
+    fn difference(last: Option<&Waits>, now: &Waits, ended: &Histogram) -> WaitsSample {
         let nothing = Waits::default();
         let last = last.unwrap_or(&nothing);
+        let histogram = merged(&last.histogram, &now.histogram, |last, now| now.wrapping_sub(last));
         WaitsSample {
-            histogram: merged(&last.histogram, &now.histogram, |last, now| now.wrapping_sub(last)),
+            histogram: (histogram != *ended).then_some(histogram),
             worst: now.worst.clone().filter(|worst| last.worst.as_ref() != Some(worst)),
         }
     }
 
-    fn applied_to(self, last: Option<&Waits>) -> Waits {
+    fn applied_to(self, last: Option<&Waits>, ended: &Histogram) -> Waits {
         let nothing = Waits::default();
         let last = last.unwrap_or(&nothing);
         Waits {
-            histogram: merged(&last.histogram, &self.histogram, u64::wrapping_add),
+            histogram: merged(
+                &last.histogram,
+                self.histogram.as_ref().unwrap_or(ended),
+                u64::wrapping_add,
+            ),
             worst: self.worst.or_else(|| last.worst.clone()),
         }
     }

@@ -281,7 +281,7 @@ fn speed(text: &str) -> Result<f64, String> {
 pub struct Top {
     #[command(flatten)]
     pub watched: Watched,
-    /// Watch a recording that `steelyard record` wrote.
+    /// Watch a recording: of `steelyard record`, or any other file that `steelyard convert` reads.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
         conflicts_with_all = ["simulate", "interval"])]
     pub replay: Option<PathBuf>,

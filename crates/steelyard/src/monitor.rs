@@ -14,10 +14,11 @@ use steelyard_monitor::{
     Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
     fill_screen,
 };
-use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
+use steelyard_recording::{Ending, Recorder, Recording, RecordingError, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::units::Nanoseconds;
+use tempfile::NamedTempFile;
 
 use crate::arguments::{Record, Top, Watched};
 use crate::failure::Failure;
@@ -204,8 +205,10 @@ fn recording(path: &Path) -> Result<Source, Failure> {
     let name = path.display().to_string();
     let file = File::open(path)
         .map_err(|error| Diagnostic::of_file(&name, format!("cannot be read: {error}")))?;
-    let recording = Recording::new(BufReader::new(file))
-        .map_err(|error| Diagnostic::of_file(&name, error.to_string()))?;
+    let recording = match Recording::new(BufReader::new(file)) {
+        Err(RecordingError::Other) => of_other(path)?,
+        other => other.map_err(|error| Diagnostic::of_file(&name, error.to_string()))?,
+    };
     let words = match recording.ending() {
         Ending::Complete => None,
         Ending::CutOff => Some("it was cut off"),
@@ -216,6 +219,26 @@ fn recording(path: &Path) -> Result<Source, Failure> {
         terminal::note(&format!("{name}: {words}; {count} samples can be read"));
     }
     Ok(Source::Recording(recording, 0))
+}
+
+/// What others recorded, as a recording in a file without a name.
+fn of_other(path: &Path) -> Result<Recording<BufReader<File>>, Failure> {
+    let failed = |error: io::Error| Failure::System {
+        what: "write a temporary file",
+        error: error.to_string(),
+    };
+    let named = NamedTempFile::new().map_err(failed)?;
+    let file = named.reopen().map_err(failed)?;
+    let mut recorder = Recorder::new(named.into_file());
+    let mut recorded = Ok(());
+    steelyard_scenario::snapshots(path, |snapshot| {
+        recorded = recorder.record(&snapshot);
+        recorded.is_ok()
+    })?;
+    recorded.and_then(|()| recorder.finish()).map_err(failed)?;
+    let name = path.display().to_string();
+    let recording = Recording::new(BufReader::new(file));
+    Ok(recording.map_err(|error| Diagnostic::of_file(&name, error.to_string()))?)
 }
 
 impl From<ScreenError> for Failure {

@@ -376,6 +376,69 @@ fn an_import_can_be_compared() {
     assert_eq!(compare("guest.cfg"), compare("guest.toml"));
 }
 
+/// A run of a comparison by its policy, as JSON.
+fn runs(directory: &TempDir, input: &str) -> serde_json::Value {
+    let arguments = ["compare", input, "--policy", "credit2", "--seeds", "1", "--json"];
+    let json = succeeded(steelyard(directory).args(arguments).output().unwrap());
+    let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+    results["comparisons"][0]["runs"].clone()
+}
+
+#[test]
+fn what_was_recorded_can_be_compared_and_converted() {
+    let directory = directory();
+    let policy = ["--policy", "credit2", "--interval", "100ms", "-o", "small.steelyard"];
+    let record = [&["record", "--simulate", "small.toml"][..], &policy].concat();
+    succeeded(steelyard(&directory).args(record).output().unwrap());
+    let original = &runs(&directory, "small.toml")[0];
+    let replayed = runs(&directory, "small.steelyard");
+    let (recorded, again) = (&replayed[0], &replayed[1]);
+    assert_eq!(recorded["policy"], "recorded");
+    let domains = |run: &serde_json::Value| run["domains"].as_array().unwrap().clone();
+    for ((original, recorded), again) in
+        domains(original).iter().zip(domains(recorded)).zip(domains(again))
+    {
+        // What the simulation measured by itself is what the recording says.
+        let keys = [
+            "name",
+            "weight",
+            "cap_percent",
+            "gotten_ns",
+            "waited_ns",
+            "blocked_ns",
+            "switches",
+            "migrations",
+            "preemptions",
+        ];
+        for key in keys {
+            assert_eq!(recorded[key], original[key], "{key}");
+        }
+        assert_eq!(recorded["waits"]["histogram"], original["waits"]["histogram"]);
+        assert_eq!(recorded["waits"]["p99_ns"], original["waits"]["p99_ns"]);
+        // As a load for the same policy it gives nearly the same.
+        let share = |domain: &serde_json::Value| domain["share_percent"].as_f64().unwrap();
+        let (share, before) = (share(&again), share(original));
+        assert!((share - before).abs() < 5.0, "{share} % after {before} %");
+    }
+
+    // To Perfetto's format and back nothing is lost but weights and caps.
+    for arguments in [
+        ["convert", "small.steelyard", "-o", "small.json.gz"],
+        ["convert", "small.json.gz", "-o", "again.steelyard"],
+    ] {
+        succeeded(steelyard(&directory).args(arguments).output().unwrap());
+    }
+    let converted = &runs(&directory, "again.steelyard")[0];
+    for (converted, recorded) in domains(converted).iter().zip(domains(recorded)) {
+        for key in ["name", "gotten_ns", "waited_ns", "switches", "migrations"] {
+            assert_eq!(converted[key], recorded[key], "{key}");
+        }
+    }
+    let output = steelyard(&directory).args(["convert", "small.toml", "-o", "x"]).output().unwrap();
+    assert!(text(&output.stderr).contains("no recording"), "{}", text(&output.stderr));
+    assert!(!directory.path().join("x").exists());
+}
+
 #[test]
 fn an_import_that_fails_leaves_the_old_file() {
     let directory = directory();

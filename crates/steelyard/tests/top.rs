@@ -137,11 +137,13 @@ fn perfetto_gets_a_counter_for_each_vcpu() {
     let trace = fs::File::open(directory.path().join("small.json.gz")).unwrap();
     let trace: Value = serde_json::from_reader(flate2::read::GzDecoder::new(trace)).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
-    let named: Vec<_> = events.iter().filter(|event| event["ph"] == "M").collect();
+    let named: Vec<_> = events.iter().filter(|event| event["name"] == "process_name").collect();
     let names: Vec<_> = named.iter().map(|event| &event["args"]["name"]).collect();
     assert_eq!(names, ["pCPUs", "web", "batch-1", "batch-2", "batch-3"]);
     // What a vCPU ran and waited is no more than there was, in every interval.
-    let vcpu = |event: &&Value| event["pid"] == named[1]["pid"] && event["name"] == "vCPU 1";
+    let vcpu = |event: &&Value| {
+        event["ph"] == "C" && event["pid"] == named[1]["pid"] && event["name"] == "vCPU 1"
+    };
     let counters: Vec<_> = events.iter().filter(vcpu).collect();
     assert_eq!(counters.len(), 30);
     for (number, counter) in counters.iter().enumerate() {
@@ -455,6 +457,30 @@ fn a_replayed_simulation_gives_these_screens() {
         person.types(&["p"]);
         person.sees(&format!("pcpus-{width}x{height}"), "WHO RAN");
     }
+}
+
+#[test]
+fn what_others_recorded_is_replayed_too() {
+    let directory = directory();
+    succeeded(run(&directory, "convert small.steelyard -o small.json.gz"));
+    let shares = |file: &str| -> Vec<(String, u64)> {
+        let lines = succeeded(run(&directory, &format!("top --replay {file} --json")));
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let domains = lines[0]["domains"].as_array().unwrap().iter();
+        let names = domains.map(|domain| domain["name"].as_str().unwrap().to_owned());
+        let gotten_us = |name: &str| -> f64 {
+            let all = lines.iter().flat_map(|line| {
+                let domains = line["domains"].as_array().unwrap().iter();
+                let length_us = line["length_ns"].as_f64().unwrap() / 1e3;
+                domains.map(move |domain| (domain, length_us))
+            });
+            let own = all.filter(|(domain, _)| domain["name"] == name);
+            own.map(|(d, us)| d["gotten_percent"].as_f64().unwrap() / 100.0 * us).sum()
+        };
+        names.map(|name| (name.clone(), gotten_us(&name).round() as u64)).collect()
+    };
+    assert_eq!(shares("small.json.gz"), shares("small.steelyard"));
 }
 
 #[test]

@@ -26,6 +26,8 @@ use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcp
 const LOOK_EVERY: u64 = 10;
 /// And so many times after it was seen first: vCPU threads get their names a little later.
 const LOOKS_AT_FIRST: u64 = 3;
+/// Links of the threads' directory where one of them is known to be gone: no directory has none.
+const STALE: u64 = 0;
 /// `cpu.weight` of a control group for which nobody chose one, and the weight it stands for.
 const DEFAULT_GROUP_WEIGHT: u64 = 100;
 const DEFAULT_WEIGHT: u64 = 256;
@@ -161,7 +163,7 @@ impl LinuxSource {
             if threads.is_empty() {
                 process.domain = None;
                 // The number of another process, perhaps.
-                process.links = 0;
+                process.links = STALE;
             }
         }
         self.samples += 1;
@@ -197,13 +199,21 @@ impl LinuxSource {
             let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
                 continue;
             };
-            let tasks = self.proc.join(&name).join("task");
-            // Each thread is a directory, each directory a link. Who vanished meanwhile is gone.
-            let Ok(links) = fs::metadata(&tasks).map(|tasks| tasks.nlink()) else { continue };
             let known = before.remove(&pid);
             let seen_at = known.as_ref().map_or(self.samples, |known| known.seen_at);
             let due = (self.samples + u64::from(pid)) % LOOK_EVERY == 0
                 || self.samples < seen_at + LOOKS_AT_FIRST;
+            let known = match known {
+                // Its vCPUs hardly ever change; other threads of it come and go all the time.
+                Some(known) if known.domain.is_some() && known.links != STALE && !due => {
+                    self.processes.insert(pid, known);
+                    continue;
+                }
+                known => known,
+            };
+            let tasks = self.proc.join(&name).join("task");
+            // Each thread is a directory, each directory a link. Who vanished meanwhile is gone.
+            let Ok(links) = fs::metadata(&tasks).map(|tasks| tasks.nlink()) else { continue };
             let process = match known {
                 Some(known) if known.links == links && !due => known,
                 known => {

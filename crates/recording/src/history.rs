@@ -139,13 +139,16 @@ pub struct Open {
     now_ns: u64,
 }
 
-/// What was seen of a vCPU.
+/// What was seen of a vCPU. Sums are exact, segments rounded: so they are compared from as late a
+/// snapshot on as can be, the one before its last segments.
 struct Seen {
-    first_ns: u64,
-    /// When it was seen first: gotten, waited.
+    from_ns: u64,
+    /// At that time: gotten, waited.
     before_ns: (u64, u64),
     /// In segments since.
     since_ns: (u64, u64),
+    /// At the last snapshot.
+    sums_ns: (u64, u64),
     last_end_ns: u64,
 }
 
@@ -154,11 +157,13 @@ impl Open {
     pub fn add(&mut self, snapshot: &Snapshot) {
         let vcpus = snapshot.structure.domains.iter();
         let ids = vcpus.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
-        for (id, figures) in ids.zip(&snapshot.vcpus) {
+        for (id, figures) in ids.clone().zip(&snapshot.vcpus) {
+            let sums_ns = (figures.gotten_ns, figures.waited_ns);
             self.vcpus.entry(id).or_insert(Seen {
-                first_ns: snapshot.time_ns,
-                before_ns: (figures.gotten_ns, figures.waited_ns),
+                from_ns: snapshot.time_ns,
+                before_ns: sums_ns,
                 since_ns: (0, 0),
+                sums_ns,
                 last_end_ns: snapshot.time_ns,
             });
         }
@@ -168,11 +173,20 @@ impl Open {
             };
             let Some(vcpu) = domain.vcpus.get(segment.vcpu as usize) else { continue };
             let Some(seen) = self.vcpus.get_mut(&(domain.id, vcpu.id)) else { continue };
-            let length_ns = segment.end_ns.saturating_sub(segment.start_ns.max(seen.first_ns));
+            if seen.from_ns < self.now_ns {
+                seen.from_ns = self.now_ns;
+                (seen.before_ns, seen.since_ns) = (seen.sums_ns, (0, 0));
+            }
+            let length_ns = segment.end_ns.saturating_sub(segment.start_ns.max(seen.from_ns));
             let (gotten_ns, waited_ns) = &mut seen.since_ns;
             let sum_ns = if segment.pcpu.is_some() { gotten_ns } else { waited_ns };
             *sum_ns = sum_ns.wrapping_add(length_ns);
             seen.last_end_ns = segment.end_ns.max(seen.last_end_ns);
+        }
+        for (id, figures) in ids.zip(&snapshot.vcpus) {
+            if let Some(seen) = self.vcpus.get_mut(&id) {
+                seen.sums_ns = (figures.gotten_ns, figures.waited_ns);
+            }
         }
         self.structure = Some(snapshot.structure.clone());
         self.last.clone_from(&snapshot.vcpus);

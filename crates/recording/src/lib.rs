@@ -3,6 +3,7 @@
 //! [`Snapshot`] per look, with the single runs and waits since the look before where they can be
 //! seen. A [`Recorder`] keeps them in a file, a [`Recording`] reads them back.
 
+mod column;
 mod events;
 mod history;
 pub mod qemu;

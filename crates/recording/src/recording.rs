@@ -12,11 +12,11 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
-use steelyard_simulator::measure::{Segment, WorstWait};
+use steelyard_simulator::measure::WorstWait;
 use steelyard_simulator::units::MAX_PCPU;
-use steelyard_simulator::wait_bucket_ns;
 
-use crate::events::{Context, Packed};
+use crate::column::Column;
+use crate::events::{Context, Histogram, Runs};
 use crate::snapshot::{Figures, PolicyState, Snapshot, State, Structure, Waits};
 
 const FORMAT: &str = "steelyard-recording";
@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 /// Samples in a member at most: what must be read to get at any one of them.
 const SAMPLES_PER_MEMBER: usize = 32;
 /// And single runs and waits, with the last sample.
-const SEGMENTS_PER_MEMBER: usize = 1 << 16;
+const SEGMENTS_PER_MEMBER: usize = 1 << 18;
 /// Longer lines are neither written nor read: a small file can unpack to any size.
 const LONGEST_LINE: usize = 32 << 20;
 
@@ -49,14 +49,8 @@ struct Sample {
     time_ns: u64,
     idle_ns: Vec<u64>,
     vcpus: Vec<VcpuSample>,
-    #[serde(default, skip_serializing_if = "Packed::is_empty")]
-    segments: Packed,
-    /// Of others, those that are new in the member.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    names: Vec<Arc<str>>,
-    /// See [`Context::pack_others`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    others: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Runs::is_empty")]
+    runs: Runs,
 }
 
 /// State and pCPU (no differences), gotten, waited, switches, migrations, preemptions, waits, and what
@@ -76,9 +70,12 @@ struct VcpuSample(
 
 #[derive(Serialize, Deserialize)]
 struct WaitsSample {
-    /// Buckets into which waits fell; none: those of the sample's segments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    histogram: Option<Vec<(u64, u64)>>,
+    /// What is more than the waits in the sample's runs, or less: of each bucket the upper bound, since
+    /// that of the bucket before, and how many waits.
+    #[serde(default, skip_serializing_if = "Column::is_empty")]
+    bounds: Column,
+    #[serde(default, skip_serializing_if = "Column::is_empty")]
+    counts: Column,
     /// If there is a longer one than before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worst: Option<WorstWait>,
@@ -212,18 +209,15 @@ fn write_line(writer: &mut impl Write, value: &impl Serialize) -> io::Result<()>
 impl Sample {
     fn difference(last: &Sums, context: &mut Context, now: &Snapshot) -> Sample {
         let idle = last.idle_ns.iter().zip(&now.idle_ns);
-        let ended = histograms(context.structure(), &now.segments);
+        let (runs, ended) = context.pack(&now.segments, &now.others);
         let vcpus = last.vcpus.iter().zip(&now.vcpus).zip(&ended);
-        let (names, others) = context.pack_others(&now.others);
         Sample {
             time_ns: now.time_ns,
             idle_ns: idle.map(|(last, now)| now.wrapping_sub(*last)).collect(),
             vcpus: vcpus
                 .map(|((last, now), ended)| VcpuSample::difference(last, now, ended))
                 .collect(),
-            segments: context.pack(&now.segments),
-            names,
-            others,
+            runs,
         }
     }
 
@@ -233,43 +227,19 @@ impl Sample {
             return None;
         }
         let idle = last.idle_ns.iter().zip(&self.idle_ns);
-        let segments = context.unpack(&self.segments)?;
-        let ended = histograms(context.structure(), &segments);
+        let (segments, others, ended) = context.unpack(self.runs)?;
         let vcpus = last.vcpus.iter().zip(self.vcpus).zip(&ended);
         Some(Snapshot {
             structure: context.structure().clone(),
             time_ns: self.time_ns,
             idle_ns: idle.map(|(last, more)| last.wrapping_add(*more)).collect(),
-            vcpus: vcpus.map(|((last, more), ended)| more.applied_to(last, ended)).collect(),
+            vcpus: vcpus
+                .map(|((last, more), ended)| more.applied_to(last, ended))
+                .collect::<Option<_>>()?,
             segments,
-            others: context.unpack_others(self.names, &self.others)?,
+            others,
         })
     }
-}
-
-/// Upper bounds of buckets in ns, ascending, and how many waits fell into each.
-type Histogram = Vec<(u64, u64)>;
-
-/// Of each vCPU, the waits among these segments.
-fn histograms(structure: &Structure, segments: &[Segment]) -> Vec<Histogram> {
-    let mut first = vec![];
-    let mut count = 0;
-    for domain in &structure.domains {
-        first.push(count..count + domain.vcpus.len());
-        count += domain.vcpus.len();
-    }
-    let mut histograms = vec![Histogram::new(); count];
-    for wait in segments.iter().filter(|segment| segment.pcpu.is_none()) {
-        let Some(vcpus) = first.get(wait.domain as usize) else { continue };
-        let Some(index) = vcpus.clone().nth(wait.vcpu as usize) else { continue };
-        let bucket_ns = wait_bucket_ns(wait.end_ns.saturating_sub(wait.start_ns));
-        let histogram = &mut histograms[index];
-        match histogram.binary_search_by_key(&bucket_ns, |&(bound, _)| bound) {
-            Ok(place) => histogram[place].1 += 1,
-            Err(place) => histogram.insert(place, (bucket_ns, 1)),
-        }
-    }
-    histograms
 }
 
 impl VcpuSample {
@@ -289,7 +259,7 @@ impl VcpuSample {
         )
     }
 
-    fn applied_to(self, last: &Figures, ended: &Histogram) -> Figures {
+    fn applied_to(self, last: &Figures, ended: &Histogram) -> Option<Figures> {
         let VcpuSample(
             state,
             pcpu,
@@ -303,7 +273,11 @@ impl VcpuSample {
         ) = self;
         let optional =
             |last: Option<u64>, more: Option<u64>| Some(last.unwrap_or(0).wrapping_add(more?));
-        Figures {
+        let waits = match waits {
+            None => None,
+            Some(waits) => Some(waits.applied_to(last.waits.as_ref(), ended)?),
+        };
+        Some(Figures {
             state,
             pcpu,
             gotten_ns: last.gotten_ns.wrapping_add(gotten),
@@ -311,9 +285,9 @@ impl VcpuSample {
             switches: last.switches.wrapping_add(switches),
             migrations: optional(last.migrations, migrations),
             preemptions: optional(last.preemptions, preemptions),
-            waits: waits.map(|waits| waits.applied_to(last.waits.as_ref(), ended)),
+            waits,
             policy,
-        }
+        })
     }
 }
 
@@ -321,24 +295,33 @@ impl WaitsSample {
     fn difference(last: Option<&Waits>, now: &Waits, ended: &Histogram) -> WaitsSample {
         let nothing = Waits::default();
         let last = last.unwrap_or(&nothing);
-        let histogram = merged(&last.histogram, &now.histogram, |last, now| now.wrapping_sub(last));
-        WaitsSample {
-            histogram: (histogram != *ended).then_some(histogram),
-            worst: now.worst.clone().filter(|worst| last.worst.as_ref() != Some(worst)),
+        let more = merged(&last.histogram, &now.histogram, |last, now| now.wrapping_sub(last));
+        let (mut bounds, mut counts) = (Column::default(), Column::default());
+        let mut before_ns = 0;
+        for (bound_ns, count) in merged(ended, &more, |ended, more| more.wrapping_sub(ended)) {
+            bounds.push(bound_ns - before_ns);
+            counts.push(count);
+            before_ns = bound_ns;
         }
+        let worst = now.worst.clone().filter(|worst| last.worst.as_ref() != Some(worst));
+        WaitsSample { bounds, counts, worst }
     }
 
-    fn applied_to(self, last: Option<&Waits>, ended: &Histogram) -> Waits {
+    /// None if there are no numbers in it.
+    fn applied_to(self, last: Option<&Waits>, ended: &Histogram) -> Option<Waits> {
         let nothing = Waits::default();
         let last = last.unwrap_or(&nothing);
-        Waits {
-            histogram: merged(
-                &last.histogram,
-                self.histogram.as_ref().unwrap_or(ended),
-                u64::wrapping_add,
-            ),
-            worst: self.worst.or_else(|| last.worst.clone()),
+        let (mut more, mut counts) = (vec![], self.counts.numbers());
+        let mut bound_ns = 0_u64;
+        for difference_ns in self.bounds.numbers() {
+            bound_ns = bound_ns.checked_add(difference_ns?)?;
+            more.push((bound_ns, counts.next()??));
         }
+        let more = merged(ended, &more, u64::wrapping_add);
+        Some(Waits {
+            histogram: merged(&last.histogram, &more, u64::wrapping_add),
+            worst: self.worst.or_else(|| last.worst.clone()),
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use ratatui::crossterm::style::force_color_output;
 use signal_hook::consts::SIGTSTP;
 
 use crate::full_screen::FullScreen;
-use crate::interval::Interval;
+use crate::interval::{Interval, Past};
 use crate::screen::{Action, Looks, Screen};
 use crate::source::{Source, at_speed};
 use crate::tape::Tape;
@@ -99,8 +99,9 @@ fn show<E>(
     while !asked.load(Ordering::Relaxed) {
         match answers.try_recv() {
             Ok(Answer::Moved(moved)) => {
-                if let Some(interval) = clock.answered(moved) {
+                if let (Some(interval), before) = clock.answered(moved) {
                     screen.show(interval);
+                    screen.recall(before);
                 }
                 changed = true;
             }
@@ -183,7 +184,8 @@ impl Clock {
         Some(steps)
     }
 
-    fn answered(&mut self, (interval, position): Moved) -> Option<Interval> {
+    fn answered(&mut self, (there, position): Moved) -> Place {
+        let interval = &there.0;
         self.asked = None;
         self.position = position;
         if self.seekable {
@@ -191,7 +193,7 @@ impl Clock {
             let between_ns = interval.as_ref().map_or(0, |interval| interval.length_ns);
             self.due = Instant::now() + at_speed(between_ns, self.speed);
         }
-        interval
+        there
     }
 
     /// Until something is to be done.
@@ -267,8 +269,10 @@ struct Request {
     states: bool,
 }
 
-/// The interval, if there is another now, and where that is.
-type Moved = (Option<Interval>, (usize, usize));
+/// The interval, if there is another now, and what was before it, if that was not shown.
+type Place = (Option<Interval>, Vec<Past>);
+/// And where that is.
+type Moved = (Place, (usize, usize));
 
 enum Answer<E> {
     Opened { seekable: bool },
@@ -340,8 +344,8 @@ impl Feed {
     fn step(&mut self, request: &Request) -> Result<Moved, String> {
         match self {
             Feed::Tape(tape) => {
-                let interval = tape.step(request.steps).map_err(|error| error.to_string())?;
-                Ok((interval, tape.position()))
+                let place = tape.step(request.steps).map_err(|error| error.to_string())?;
+                Ok((place, tape.position()))
             }
             Feed::Live(source, last) => {
                 source.set_states(request.states);
@@ -351,7 +355,7 @@ impl Feed {
                     _ => None,
                 };
                 *last = now;
-                Ok((interval, (0, 0)))
+                Ok(((interval, vec![]), (0, 0)))
             }
         }
     }

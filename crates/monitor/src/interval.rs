@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Waits as Measured};
 use steelyard_simulator::measure::{Segment, WorstWait};
-use steelyard_simulator::{Usable, entitle};
+use steelyard_simulator::{Usable, entitle, quantile_ns};
 
 use steelyard_recording::merged;
 use steelyard_recording::{
@@ -42,6 +42,33 @@ pub struct Timeline {
     pub segments: Vec<Segment>,
     /// As in the snapshot.
     pub others: Vec<OtherRun>,
+}
+
+/// What is kept of an interval that is over.
+#[derive(Debug)]
+pub struct Past {
+    /// As of the interval.
+    pub pcpus_busy_percent: Vec<f64>,
+    /// As of the interval.
+    pub timeline: Arc<Timeline>,
+}
+
+impl Past {
+    /// Of the interval from one snapshot to a later one.
+    pub fn between(from: &Snapshot, to: &Snapshot) -> Past {
+        let length_ns = to.time_ns.saturating_sub(from.time_ns);
+        let idle = from.idle_ns.iter().zip(&to.idle_ns);
+        let busy = idle.map(|(last, now)| 100.0 - percent(now.saturating_sub(*last), length_ns));
+        Past {
+            // The kernel's ticks and the clock do not go together to the last.
+            pcpus_busy_percent: busy.map(|busy| busy.clamp(0.0, 100.0)).collect(),
+            timeline: Arc::new(Timeline {
+                structure: to.structure.clone(),
+                segments: to.segments.clone(),
+                others: to.others.clone(),
+            }),
+        }
+    }
 }
 
 /// A domain over an interval.
@@ -111,6 +138,14 @@ pub struct Rates {
     pub worst_wait: Option<WorstWait>,
 }
 
+impl Timeline {
+    /// How many runs and waits there are in it.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.segments.len() + self.others.len()
+    }
+}
+
 impl Interval {
     /// From one snapshot to a later one. Of who was not there before nothing is known yet: a vCPU
     /// may be older than the moment when a source saw it first.
@@ -153,20 +188,14 @@ impl Interval {
                 ..DomainInterval::new(domain, vec![])
             }));
         }
-        let idle = from.idle_ns.iter().zip(&to.idle_ns);
-        let busy = idle.map(|(last, now)| 100.0 - percent(now.saturating_sub(*last), length_ns));
+        let Past { pcpus_busy_percent, timeline } = Past::between(from, to);
         Interval {
             host: to.structure.host.clone(),
             time_ns: to.time_ns,
             length_ns,
-            // The kernel's ticks and the clock do not go together to the last.
-            pcpus_busy_percent: busy.map(|busy| busy.clamp(0.0, 100.0)).collect(),
+            pcpus_busy_percent,
             domains,
-            timeline: Arc::new(Timeline {
-                structure: to.structure.clone(),
-                segments: to.segments.clone(),
-                others: to.others.clone(),
-            }),
+            timeline,
         }
     }
 
@@ -239,8 +268,8 @@ impl Rates {
     fn with_waits(self, waits: Option<Vec<(u64, u64)>>) -> Rates {
         // The upper bound of a bucket may lie above the longest wait.
         let longest_ns = self.worst_wait.as_ref().map_or(u64::MAX, |worst| worst.length_ns);
-        let quantile = |percentile| Some(quantile(waits.as_deref()?, percentile)?.min(longest_ns));
-        Rates { wait_p50_ns: quantile(50), wait_p99_ns: quantile(99), waits, ..self }
+        let quantile = |per_mille| Some(quantile_ns(waits.as_deref()?, per_mille)?.min(longest_ns));
+        Rates { wait_p50_ns: quantile(500), wait_p99_ns: quantile(990), waits, ..self }
     }
 
     /// Sums; of waits all, of worst waits the worst.
@@ -268,20 +297,6 @@ impl Rates {
         });
         together.with_waits(waits)
     }
-}
-
-/// The upper bound of the bucket with this percentile.
-fn quantile(waits: &[(u64, u64)], percentile: u64) -> Option<u64> {
-    let all: u128 = waits.iter().map(|&(_, count)| u128::from(count)).sum();
-    let rank = (all * u128::from(percentile)).div_ceil(100);
-    let mut below = 0;
-    let mut buckets = waits.iter();
-    buckets
-        .find(|&&(_, count)| {
-            below += u128::from(count);
-            below >= rank
-        })
-        .map(|&(bound, _)| bound)
 }
 
 /// As the simulator entitles domains.

@@ -24,7 +24,7 @@ mod xen;
 
 pub use fill_screen::{ScreenError, fill_screen};
 pub use full_screen::{FullScreen, give_back};
-pub use interval::{DomainInterval, Interval, Rates, Timeline, VcpuInterval};
+pub use interval::{DomainInterval, Interval, Past, Rates, Timeline, VcpuInterval};
 pub use linux::{LinuxError, LinuxSource};
 pub use metrics::{OPENMETRICS, to_openmetrics};
 pub use perfetto::PerfettoTrace;

@@ -11,12 +11,12 @@ use ratatui::crossterm::event::{
 };
 
 use crate::columns::{Column, Row, Unit};
-use crate::interval::{DomainInterval, Interval, Timeline, VcpuInterval};
+use crate::interval::{DomainInterval, Interval, Past, Timeline, VcpuInterval};
 
 /// How many intervals the pCPUs' history goes back, at most.
 pub(crate) const HISTORY: usize = 200;
 /// Single runs and waits that are kept, at most.
-const SEGMENTS: usize = 50_000;
+pub(crate) const SEGMENTS: usize = 50_000;
 /// Intervals in which it is seen that a domain began or ended.
 const MARKED: u32 = 4;
 
@@ -143,7 +143,7 @@ impl Screen {
             self.busy.pop_front();
         }
         let kept = |timelines: &VecDeque<Arc<Timeline>>| -> usize {
-            timelines.iter().map(|timeline| timeline.segments.len() + timeline.others.len()).sum()
+            timelines.iter().map(|timeline| timeline.len()).sum()
         };
         while self.timelines.len() > HISTORY
             || self.timelines.len() > 1 && kept(&self.timelines) > SEGMENTS
@@ -152,6 +152,14 @@ impl Screen {
         }
         self.mark(last.filter(|_| follows), &mut interval);
         self.interval = Some(interval);
+    }
+
+    /// What was before the interval that is shown, the newest first, after a jump.
+    pub fn recall(&mut self, before: Vec<Past>) {
+        for past in before {
+            self.busy.push_front(past.pcpus_busy_percent);
+            self.timelines.push_front(past.timeline);
+        }
     }
 
     /// Who began or ended is seen for a while.

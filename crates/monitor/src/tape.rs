@@ -7,7 +7,8 @@ use std::io::{self, BufReader, Seek};
 
 use steelyard_recording::{Recorder, Recording, Snapshot};
 
-use crate::interval::Interval;
+use crate::interval::{Interval, Past};
+use crate::screen::{HISTORY, SEGMENTS};
 use crate::simulation::SimulationSource;
 
 /// A recording and a place in it.
@@ -55,8 +56,9 @@ impl Tape {
         }
     }
 
-    /// Goes so many intervals on or back, as far as there are some; none if it did not move.
-    pub fn step(&mut self, intervals: isize) -> io::Result<Option<Interval>> {
+    /// Goes so many intervals on or back, as far as there are some: to an interval, none if it did not
+    /// move; after a jump also what was before it, the newest first, as much as a screen keeps.
+    pub fn step(&mut self, intervals: isize) -> io::Result<(Option<Interval>, Vec<Past>)> {
         let target = match (&self.simulated, intervals) {
             // Its end is not known: the newest that was seen.
             (Some(simulated), isize::MAX) => simulated.length.saturating_sub(1),
@@ -64,12 +66,28 @@ impl Tape {
         };
         let target = target.min(self.simulate(target)?.saturating_sub(1)).max(1);
         if target == self.at {
-            return Ok(None);
+            return Ok((None, vec![]));
         }
-        let Some(from) = self.snapshot(target - 1)? else { return Ok(None) };
-        let Some(to) = self.snapshot(target)? else { return Ok(None) };
+        let Some(mut from) = self.snapshot(target - 1)? else { return Ok((None, vec![])) };
+        let Some(to) = self.snapshot(target)? else { return Ok((None, vec![])) };
+        let jumped = target.abs_diff(self.at) > 1;
         self.at = target;
-        Ok(Some(Interval::between(&from, &to)))
+        let interval = Interval::between(&from, &to);
+        let mut before = vec![];
+        let mut events = interval.timeline.len();
+        for number in (0..target - 1).rev().take(if jumped { HISTORY - 1 } else { 0 }) {
+            let to = from;
+            events += to.segments.len() + to.others.len();
+            if events > SEGMENTS {
+                break;
+            }
+            match self.snapshot(number)? {
+                Some(snapshot) => from = snapshot,
+                None => break,
+            }
+            before.push(Past::between(&from, &to));
+        }
+        Ok((Some(interval), before))
     }
 
     /// Simulates until there is a snapshot of this number or an end; how many there are then.

@@ -55,4 +55,4 @@ pub mod workload;
 
 pub use fairness::{Usable, entitle, jain};
 pub use simulation::Simulation;
-pub use waits::{WaitRecorder, wait_bucket_ns};
+pub use waits::{WaitRecorder, quantile_ns, wait_bucket_ns};

@@ -24,6 +24,19 @@ pub fn wait_bucket_ns(length_ns: u64) -> u64 {
     EMPTY.get_or_init(histogram).highest_equivalent(length_ns.min(LONGEST_NS))
 }
 
+/// Upper bound of the bucket with this quantile, of upper bounds and how many fell into each; none if
+/// nothing did.
+pub fn quantile_ns(histogram: &[(u64, u64)], per_mille: u64) -> Option<u64> {
+    let all: u128 = histogram.iter().map(|&(_, count)| u128::from(count)).sum();
+    let rank = all * u128::from(per_mille);
+    let mut below = 0;
+    let bucket = histogram.iter().find(|&&(_, count)| {
+        below += u128::from(count) * 1000;
+        below >= rank
+    });
+    bucket.map(|&(bound_ns, _)| bound_ns)
+}
+
 /// The waits of one vCPU, or of several.
 #[derive(Clone)]
 pub struct WaitRecorder {
@@ -98,14 +111,8 @@ impl Waits {
     pub fn of(histogram: Vec<(u64, u64)>, worst: Option<WorstWait>) -> Waits {
         let worst_ns = worst.as_ref().map_or(0, |worst| worst.length_ns);
         let count: u64 = histogram.iter().map(|&(_, count)| count).sum();
-        let quantile = |per_mille: u64| {
-            let rank = u128::from(count) * u128::from(per_mille);
-            let mut before = 0;
-            let bucket = histogram.iter().find(|&&(_, count)| {
-                before += u128::from(count) * 1000;
-                before >= rank
-            });
-            bucket.map_or(0, |&(bound_ns, _)| bound_ns.min(worst_ns))
+        let quantile = |per_mille| {
+            quantile_ns(&histogram, per_mille).map_or(0, |bound_ns| bound_ns.min(worst_ns))
         };
         Waits {
             count,

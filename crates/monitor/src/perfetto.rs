@@ -18,9 +18,10 @@ pub struct PerfettoTrace<W: Write> {
     events: TraceEvents<W>,
     last: Option<Snapshot>,
     open: Open,
-    /// Who has a name: pCPUs so many, and of domains, by id, vCPUs so many.
+    /// Who has a name: pCPUs so many, and of domains, by id, vCPUs so many. And what these are entitled
+    /// to: weight, cap.
     pcpus: u32,
-    domains: HashMap<u64, usize>,
+    domains: HashMap<u64, (usize, (u32, u32))>,
 }
 
 impl<W: Write> PerfettoTrace<W> {
@@ -89,17 +90,21 @@ impl<W: Write> PerfettoTrace<W> {
         self.pcpus = self.pcpus.max(snapshot.structure.host.pcpus);
         for domain in &snapshot.structure.domains {
             let pid = process(domain.id);
-            let named = match self.domains.get(&domain.id) {
-                Some(&named) => named,
+            let entitled = (domain.weight, domain.cap_percent);
+            let (named, before) = match self.domains.get(&domain.id) {
+                Some(&(named, before)) => (named, Some(before)),
                 None => {
                     self.events.name_process(pid, &domain.name)?;
-                    0
+                    (0, None)
                 }
             };
             for (index, vcpu) in (0..).zip(&domain.vcpus).skip(named) {
                 self.events.name_thread(pid, index, &vcpu.name)?;
             }
-            self.domains.insert(domain.id, named.max(domain.vcpus.len()));
+            if before != Some(entitled) {
+                self.events.entitle(pid, snapshot.time_ns, entitled.0, entitled.1)?;
+            }
+            self.domains.insert(domain.id, (named.max(domain.vcpus.len()), entitled));
         }
         Ok(())
     }

@@ -24,6 +24,9 @@ use crate::snapshot::{Domain, Host, OtherRun, Structure, Vcpu};
 const RUNNING: &str = "running";
 const WAITING: &str = "waiting";
 const OTHER: &str = "other";
+/// Counters.
+const WEIGHT: &str = "weight";
+const CAP: &str = "cap %";
 
 /// A trace that is being written.
 pub struct TraceEvents<W: Write> {
@@ -117,6 +120,21 @@ impl<W: Write> TraceEvents<W> {
         self.event(&json!({"ph": "C", "pid": pid, "name": name, "ts": time_us, "args": values}))
     }
 
+    /// A domain has this weight and cap from this time on.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn entitle(
+        &mut self,
+        pid: u64,
+        time_ns: u64,
+        weight: u32,
+        cap_percent: u32,
+    ) -> io::Result<()> {
+        self.counter(pid, WEIGHT, time_ns, &json!({ WEIGHT: weight }))?;
+        self.counter(pid, CAP, time_ns, &json!({ CAP: cap_percent }))
+    }
+
     fn event(&mut self, event: &Value) -> io::Result<()> {
         self.writer.write_all(std::mem::replace(&mut self.separator, b",\n"))?;
         serde_json::to_writer(&mut self.writer, event).map_err(io::Error::from)
@@ -194,9 +212,13 @@ struct Event {
 
 /// A line is no longer than this.
 const LONGEST_LINE: u64 = 1 << 16;
+
 #[derive(Default)]
 struct Process {
     name: String,
+    /// The last that is told.
+    weight: Option<u32>,
+    cap_percent: u32,
     threads: BTreeMap<u32, String>,
     segments: Vec<Segment>,
     others: Vec<OtherRun>,
@@ -238,6 +260,15 @@ fn read_event(processes: &mut BTreeMap<u64, Process>, event: Event) -> Option<()
         ("M", "process_name") => process.name = named()?,
         ("M", "thread_name") => {
             process.threads.insert(index, named()?);
+        }
+        ("C", WEIGHT | CAP) => {
+            let value = |name| args.get(name).and_then(Value::as_u64).map(u32::try_from);
+            if let Some(weight) = value(WEIGHT) {
+                process.weight = Some(weight.ok()?);
+            }
+            if let Some(cap_percent) = value(CAP) {
+                process.cap_percent = cap_percent.ok()?;
+            }
         }
         ("X", _) => {
             let ns = |us: f64| (us.is_finite() && us >= 0.0).then_some((us * 1e3).round() as u64);
@@ -291,8 +322,8 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
         domains.push(Domain {
             id: pid,
             name: process.name.rsplit(" | ").next().unwrap_or_default().to_owned(),
-            weight: 256,
-            cap_percent: 0,
+            weight: process.weight.unwrap_or(256),
+            cap_percent: process.cap_percent,
             vcpus: vcpus.collect(),
         });
     }
@@ -320,4 +351,35 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
     let length_ns = segments.last()?.end_ns;
     let structure = Arc::new(Structure { host, domains });
     Some(History { structure, segments, open: vec![], others, length_ns })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::BufReader;
+
+    use flate2::read::GzDecoder;
+
+    use super::*;
+
+    #[test]
+    fn a_domain_keeps_its_last_weight_and_cap() {
+        let mut events = TraceEvents::new(vec![]).unwrap();
+        for (pid, name) in [(2, "web"), (3, "batch")] {
+            events.name_process(pid, name).unwrap();
+            events.name_thread(pid, 0, "weight").unwrap();
+            let (start_ns, end_ns) = (1000, 2000);
+            let run = Segment { domain: 0, vcpu: 0, pcpu: Some(0), start_ns, end_ns };
+            events.segment(pid, &run).unwrap();
+        }
+        events.entitle(2, 0, 256, 0).unwrap();
+        events.entitle(2, 500, 65_535, 250).unwrap();
+        // A vCPU may be called as it likes.
+        events.counter(3, WEIGHT, 0, &json!({"running %": 50.5})).unwrap();
+        let packed = events.finish().unwrap();
+        let history = read_trace_events(BufReader::new(GzDecoder::new(&packed[..]))).unwrap();
+        let told = history.structure.domains.iter();
+        let told: Vec<_> = told.map(|it| (it.name.as_str(), it.weight, it.cap_percent)).collect();
+        assert_eq!(told, [("web", 65_535, 250), ("batch", 256, 0)]);
+    }
 }

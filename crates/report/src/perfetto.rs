@@ -58,9 +58,13 @@ pub fn write_perfetto(
                 events.ran(pid, pcpu, &name, segment)?;
             }
         }
-        for (domain, vcpus) in by_vcpu {
-            let domain = domain_name(domain);
+        for (index, vcpus) in by_vcpu {
+            let domain = domain_name(index);
             let pid = name_process(&mut events, &domain)?;
+            if let Some(measured) = run.domains.get(index as usize) {
+                let start_ns = trace.trace.start_ns;
+                events.entitle(pid, start_ns, measured.weight, measured.cap_percent)?;
+            }
             for (vcpu, segments) in vcpus {
                 events.name_thread(pid, vcpu, &format!("{domain}/{vcpu}"))?;
                 for segment in in_order(segments) {

@@ -421,7 +421,7 @@ fn what_was_recorded_can_be_compared_and_converted() {
         assert!((share - before).abs() < 5.0, "{share} % after {before} %");
     }
 
-    // To Perfetto's format and back nothing is lost but weights and caps.
+    // To Perfetto's format and back nothing is lost.
     for arguments in [
         ["convert", "small.steelyard", "-o", "small.json.gz"],
         ["convert", "small.json.gz", "-o", "again.steelyard"],
@@ -430,7 +430,9 @@ fn what_was_recorded_can_be_compared_and_converted() {
     }
     let converted = &runs(&directory, "again.steelyard")[0];
     for (converted, recorded) in domains(converted).iter().zip(domains(recorded)) {
-        for key in ["name", "gotten_ns", "waited_ns", "switches", "migrations"] {
+        for key in
+            ["name", "weight", "cap_percent", "gotten_ns", "waited_ns", "switches", "migrations"]
+        {
             assert_eq!(converted[key], recorded[key], "{key}");
         }
     }

@@ -3,6 +3,7 @@
 #![no_main]
 
 use std::io::Write;
+use std::io::Cursor;
 use std::path::Path;
 
 use flate2::Compression;
@@ -14,6 +15,6 @@ fuzz_target!(|lines: &[u8]| {
     let mut packed = GzEncoder::new(vec![], Compression::fast());
     let packed = packed.write_all(lines).and_then(|()| packed.finish());
     if let Ok(packed) = packed {
-        let _ = import_from(Path::new("fuzz.steelyard"), &packed[..]);
+        let _ = import_from(Path::new("fuzz.steelyard"), Cursor::new(packed));
     }
 });

@@ -2,13 +2,14 @@
 //! Xen's xl.cfg. What can be imported can be loaded.
 #![no_main]
 
+use std::io::Cursor;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use steelyard_scenario::{Options, import_from, load_text};
 
 fuzz_target!(|bytes: &[u8]| {
-    match import_from(Path::new("fuzz.cfg"), bytes) {
+    match import_from(Path::new("fuzz.cfg"), Cursor::new(bytes)) {
         Ok(text) => {
             if let Err(error) = load_text("imported.toml", &text, &Options::default()) {
                 panic!("{error}\n{text}");

@@ -2,6 +2,7 @@
 //! Each bad input gets one message with file, line and column, the offending text and what would be
 //! right.
 
+use std::io::Cursor;
 use std::path::Path;
 
 use steelyard_scenario::{Diagnostic, Options, import_from, load, load_text};
@@ -21,7 +22,7 @@ fn set(setting: &str) -> Diagnostic {
 }
 
 fn file(name: &str, bytes: impl AsRef<[u8]>) -> Diagnostic {
-    import_from(Path::new(name), bytes.as_ref()).expect_err(name)
+    import_from(Path::new(name), Cursor::new(bytes.as_ref())).expect_err(name)
 }
 
 /// Every expected piece is in what a person sees.
@@ -212,7 +213,7 @@ const SWITCHES: &str = "\
 
 #[test]
 fn recordings() {
-    import_from(Path::new("a.txt"), SWITCHES.as_bytes()).unwrap();
+    import_from(Path::new("a.txt"), Cursor::new(SWITCHES)).unwrap();
     shows(&file("a.txt", "# only\n# comments\n"), &["an empty recording", "a.txt"]);
     shows(
         &file(

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
@@ -10,7 +11,7 @@ use steelyard_simulator::measure::{Run, VcpuMeasure};
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
 
 fn described(name: &str, text: &str) -> Loaded {
-    let scenario = import_from(Path::new(name), text.as_bytes()).unwrap();
+    let scenario = import_from(Path::new(name), Cursor::new(text)).unwrap();
     load_text(name, &scenario, &Options::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 

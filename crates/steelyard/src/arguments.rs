@@ -99,8 +99,7 @@ pub enum Command {
     },
     Top(Top),
     Record(Record),
-    /// Turn a recording of `steelyard record` into a trace that Perfetto opens, or a file that
-    /// `xentrace` wrote into a recording.
+    /// Turn a recording of any kind into a trace that Perfetto opens, or into one of `steelyard record`.
     ///
     /// A file to be called .steelyard becomes a recording as of `steelyard record`; any other, a trace: each
     /// run and wait, and counters. Reads recordings of `record`, `perf script`, xentrace and Perfetto.

@@ -13,7 +13,6 @@ mod monitor;
 mod policies;
 mod reproduce;
 mod terminal;
-mod xentrace;
 
 use std::process::ExitCode;
 
@@ -48,10 +47,9 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Top(arguments) => monitor::top(arguments, &interrupt),
         Command::Record(arguments) => monitor::record(arguments, &interrupt),
-        Command::Convert { file, tsc_hz, output } if xentrace::is_trace(file) => {
-            xentrace::convert(file, *tsc_hz, output, &interrupt)
+        Command::Convert { file, tsc_hz, output } => {
+            monitor::convert(file, *tsc_hz, output, &interrupt)
         }
-        Command::Convert { file, output, .. } => monitor::convert(file, output, &interrupt),
         Command::Export(arguments) => export::run(arguments, &interrupt),
         Command::Schema => terminal::print(&steelyard_scenario::schema()),
         Command::Completions { shell } => {

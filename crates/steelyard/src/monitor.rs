@@ -4,6 +4,7 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -110,15 +111,20 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
     })
 }
 
-pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
+pub fn convert(
+    file: &Path,
+    tsc_hz: Option<NonZeroU64>,
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let recorded = output.extension().is_some_and(|extension| extension == "steelyard");
-    let mut unread = Ok(());
+    let mut read = Ok(Ending::Complete);
     let written = write_whole(output, interrupt, |writer| {
         let mut result = Ok(());
         let writer = BufWriter::new(writer);
         if recorded {
             let mut recorder = Recorder::new(writer);
-            unread = steelyard_scenario::snapshots(file, |snapshot| {
+            read = steelyard_scenario::snapshots(file, tsc_hz, |snapshot| {
                 result = recorder.record(&snapshot);
                 result.is_ok()
             });
@@ -126,7 +132,7 @@ pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), 
             recorder.finish()?;
         } else {
             let mut trace = PerfettoTrace::new(writer)?;
-            unread = steelyard_scenario::snapshots(file, |snapshot| {
+            read = steelyard_scenario::snapshots(file, tsc_hz, |snapshot| {
                 result = trace.add(snapshot);
                 result.is_ok()
             });
@@ -134,10 +140,20 @@ pub fn convert(file: &Path, output: &Path, interrupt: &Interrupt) -> Result<(), 
             trace.finish()?.flush()?;
         }
         // What cannot be read leaves nothing behind.
-        if unread.is_err() { Err(ErrorKind::InvalidData.into()) } else { Ok(()) }
+        if read.is_err() { Err(ErrorKind::InvalidData.into()) } else { Ok(()) }
     });
-    unread?;
+    note(file, read?, "");
     written
+}
+
+/// Says that a file does not end as it should.
+fn note(file: &Path, ending: Ending, more: &str) {
+    let words = match ending {
+        Ending::Complete => return,
+        Ending::CutOff => "it was cut off",
+        Ending::Damaged => "what follows is damaged",
+    };
+    terminal::note(&format!("{}: {words}{more}", file.display()));
 }
 
 /// What `top` shows.
@@ -209,15 +225,7 @@ fn recording(path: &Path) -> Result<Source, Failure> {
         Err(RecordingError::Other) => of_other(path)?,
         other => other.map_err(|error| Diagnostic::of_file(&name, error.to_string()))?,
     };
-    let words = match recording.ending() {
-        Ending::Complete => None,
-        Ending::CutOff => Some("it was cut off"),
-        Ending::Damaged => Some("what follows is damaged"),
-    };
-    if let Some(words) = words {
-        let count = recording.len();
-        terminal::note(&format!("{name}: {words}; {count} samples can be read"));
-    }
+    note(path, recording.ending(), &format!("; {} samples can be read", recording.len()));
     Ok(Source::Recording(recording, 0))
 }
 
@@ -231,10 +239,11 @@ fn of_other(path: &Path) -> Result<Recording<BufReader<File>>, Failure> {
     let file = named.reopen().map_err(failed)?;
     let mut recorder = Recorder::new(named.into_file());
     let mut recorded = Ok(());
-    steelyard_scenario::snapshots(path, |snapshot| {
+    let ending = steelyard_scenario::snapshots(path, None, |snapshot| {
         recorded = recorder.record(&snapshot);
         recorded.is_ok()
     })?;
+    note(path, ending, "");
     recorded.and_then(|()| recorder.finish()).map_err(failed)?;
     let name = path.display().to_string();
     let recording = Recording::new(BufReader::new(file));

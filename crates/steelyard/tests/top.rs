@@ -174,6 +174,18 @@ fn a_file_of_xentrace_becomes_a_recording() {
     let words = refused(run(&directory, "convert host.xentrace -o other"));
     assert!(words.contains("--tsc-hz"), "{words}");
     succeeded(run(&directory, "convert host.xentrace -o other --tsc-hz 1000000000"));
+    // What is written goes by its name, not by what is read.
+    fs::write(&path, &bytes).unwrap();
+    succeeded(run(&directory, "convert host.xentrace -o host.json.gz"));
+    let mut trace = String::new();
+    let packed = fs::File::open(directory.path().join("host.json.gz")).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut trace).unwrap();
+    assert!(trace.starts_with("{\"displayTimeUnit\""), "{}", &trace[..100]);
+    let cut = &bytes[..bytes.len() - 3];
+    fs::write(&path, cut).unwrap();
+    let output = run(&directory, "convert host.xentrace -o cut.steelyard");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && words.contains("cut off"), "{words}");
 }
 
 #[test]

@@ -11,13 +11,14 @@ mod perfetto;
 mod xl;
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use steelyard_recording::{
-    History, Snapshot, XentraceFile, XentraceSurvey, is_xentrace, qemu, read_trace_events,
+    Ending, History, Snapshot, XentraceFile, XentraceSurvey, is_xentrace, qemu, read_trace_events,
 };
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use toml_edit::Value;
@@ -111,14 +112,14 @@ pub fn import(path: &Path) -> Result<String, Diagnostic> {
 ///
 /// # Errors
 /// As those of [`import`].
-pub fn import_from(path: &Path, file: impl BufRead) -> Result<String, Diagnostic> {
+pub fn import_from(path: &Path, file: impl BufRead + Seek) -> Result<String, Diagnostic> {
     scenario(path, file, &mut Recordings::default())
 }
 
 /// The text of the scenario that a file holds or becomes.
 pub(crate) fn scenario(
     path: &Path,
-    mut file: impl BufRead,
+    mut file: impl BufRead + Seek,
     recordings: &mut Recordings,
 ) -> Result<String, Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -157,20 +158,21 @@ pub(crate) fn recording(path: &Path) -> Result<Recording, Diagnostic> {
 
 fn read_recording(
     path: &Path,
-    file: impl BufRead,
+    file: impl BufRead + Seek,
     format: Format,
 ) -> Result<Recording, Diagnostic> {
     let mut snapshots = Snapshots::default();
     let is_vcpu = |name: &str| qemu::vcpu_number(name).is_some();
-    match read_events(path, file, format, |snapshot| {
+    let read = read_events(path, file, format, None, |snapshot| {
         snapshots.add(snapshot);
         true
-    })? {
-        None => {}
-        Some(Events { history, skipped: None }) => {
+    })?;
+    match read {
+        Read::Snapshots(_) => {}
+        Read::Events { history, skipped: None } => {
             return Ok(Recording::of_history(&history, |_| true, 0));
         }
-        Some(Events { history, skipped: Some(skipped) }) => {
+        Read::Events { history, skipped: Some(skipped) } => {
             return Ok(Recording::of_history(&history, is_vcpu, skipped));
         }
     }
@@ -185,68 +187,84 @@ fn read_recording(
 /// Time between the snapshots of what has none of its own.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Reads a recording of any kind as snapshots, until `each` says false.
+/// Reads a recording of any kind as snapshots, until `each` says false; how it ends. `tsc_hz` is the
+/// frequency of the time stamp counter, for one that does not tell it and needs it.
 ///
 /// # Errors
 /// What cannot be read, and where it stands.
-pub fn snapshots(path: &Path, mut each: impl FnMut(Snapshot) -> bool) -> Result<(), Diagnostic> {
+pub fn snapshots(
+    path: &Path,
+    tsc_hz: Option<NonZeroU64>,
+    mut each: impl FnMut(Snapshot) -> bool,
+) -> Result<Ending, Diagnostic> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     let format = Format::of(path, head)?;
-    if let Some(Events { history, .. }) = read_events(path, file, format, &mut each)? {
-        let mut snapshots = history.snapshots(INTERVAL_NS);
-        while snapshots.next().is_some_and(&mut each) {}
+    match read_events(path, file, format, tsc_hz, &mut each)? {
+        Read::Snapshots(ending) => Ok(ending),
+        Read::Events { history, .. } => {
+            let mut snapshots = history.snapshots(INTERVAL_NS);
+            while snapshots.next().is_some_and(&mut each) {}
+            Ok(Ending::Complete)
+        }
     }
-    Ok(())
 }
 
-/// Single events of a whole file.
-struct Events {
-    history: History,
-    /// Of a kernel's events: how many were not needed. There processes are domains.
-    skipped: Option<u64>,
+/// What was read.
+enum Read {
+    /// Snapshots, one after the other, up to this end.
+    Snapshots(Ending),
+    /// Single events of a whole file.
+    Events {
+        history: History,
+        /// Of a kernel's events: how many were not needed. There processes are domains.
+        skipped: Option<u64>,
+    },
 }
 
 /// Reads a recording of any kind: as snapshots, where it holds some, else as events.
 fn read_events(
     path: &Path,
-    mut file: impl BufRead,
+    mut file: impl BufRead + Seek,
     format: Format,
+    tsc_hz: Option<NonZeroU64>,
     mut each: impl FnMut(Snapshot) -> bool,
-) -> Result<Option<Events>, Diagnostic> {
+) -> Result<Read, Diagnostic> {
     let name = path.display().to_string();
     let wrong = |error: &dyn std::fmt::Display| Diagnostic::of_file(&name, error.to_string());
     match format {
         Format::Steelyard => {
             let mut wanted = true;
-            steelyard_recording::read(file, |snapshot| wanted = wanted && each(snapshot))
-                .map_err(|error| wrong(&error))?;
-            Ok(None)
+            let ending =
+                steelyard_recording::read(file, |snapshot| wanted = wanted && each(snapshot))
+                    .map_err(|error| wrong(&error))?;
+            Ok(Read::Snapshots(ending))
         }
         Format::Xentrace => {
-            // It is read twice.
-            let mut bytes = vec![];
-            file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-            let survey = XentraceSurvey::new(&bytes[..]).map_err(|error| wrong(&error))?;
-            let tsc_hz = survey.tsc_hz.ok_or_else(|| {
-                wrong(&"the frequency of the time stamp counter cannot be found out from this file")
-                    .with_help("say it to `steelyard convert --tsc-hz`, or record with `xentrace -e 0x29000`")
+            // Who is there is known at the end.
+            let survey = XentraceSurvey::new(&mut file).map_err(|error| wrong(&error))?;
+            file.seek(SeekFrom::Start(0)).map_err(|error| unreadable(path, &error))?;
+            let tsc_hz = tsc_hz.or(survey.tsc_hz).ok_or_else(|| {
+                wrong(&"it does not tell the frequency of the time stamp counter").with_help(
+                    "say it to `steelyard convert --tsc-hz HZ` (`xl dmesg` has it in MHz: `Detected ... \
+                     processor`), or record with `xentrace -e 0x29000`",
+                )
             })?;
-            let mut trace = XentraceFile::new(&bytes[..], &survey, tsc_hz, &name, INTERVAL_NS);
+            let mut trace = XentraceFile::new(file, &survey, tsc_hz, &name, INTERVAL_NS);
             while let Some(snapshot) = trace.snapshot().map_err(|error| wrong(&error))? {
                 if !each(snapshot) {
                     break;
                 }
             }
-            Ok(None)
+            Ok(Read::Snapshots(survey.ending))
         }
         Format::Perf => {
             let (history, skipped) = perf::read(path, file)?;
-            Ok(Some(Events { history, skipped: Some(skipped) }))
+            Ok(Read::Events { history, skipped: Some(skipped) })
         }
         Format::Perfetto => {
             let (history, skipped) = perfetto::read(path, file)?;
-            Ok(Some(Events { history, skipped: Some(skipped) }))
+            Ok(Read::Events { history, skipped: Some(skipped) })
         }
         Format::TraceEvents => {
             let packed = file.fill_buf().is_ok_and(|head| head.starts_with(&GZIP_MAGIC));
@@ -255,7 +273,7 @@ fn read_events(
             } else {
                 read_trace_events(file)
             };
-            Ok(Some(Events { history: history.map_err(|error| wrong(&error))?, skipped: None }))
+            Ok(Read::Events { history: history.map_err(|error| wrong(&error))?, skipped: None })
         }
         Format::Scenario | Format::Libvirt | Format::Xl => {
             Err(wrong(&"this is no recording").with_help(KNOWN_FORMATS))

@@ -2,8 +2,7 @@
 //! Anything may stand in the lines of a recording of `steelyard record`.
 #![no_main]
 
-use std::io::Write;
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 use std::path::Path;
 
 use flate2::Compression;

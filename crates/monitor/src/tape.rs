@@ -120,3 +120,46 @@ impl Tape {
         Ok(self.recording.as_mut().and_then(|recording| recording.snapshot(number)))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use steelyard_policy::Policy;
+    use steelyard_simulator::Simulation;
+    use steelyard_simulator::config::{Domain, Host, Setup};
+    use steelyard_simulator::workload::Busy;
+
+    use super::*;
+
+    const INTERVAL_NS: u64 = 20_000_000;
+
+    #[test]
+    fn after_a_jump_what_was_before_is_there_too() {
+        let setup = Setup {
+            host: Host::with_pcpus(1),
+            domains: vec![Domain::new("busy", 2).with_task(2, Busy::default())],
+        };
+        let simulation = Simulation::new(&setup, &Policy::named("credit2").unwrap(), 1).unwrap();
+        let source = SimulationSource::new(simulation, "small", INTERVAL_NS, 600 * INTERVAL_NS);
+        let mut tape = Tape::of_simulation(Box::new(source)).unwrap();
+        // So many steps, then so far, with so much before that.
+        for (steps, at, before) in [
+            (1, 1, 0),
+            (10, 11, 10),
+            (1, 12, 0),
+            (-10, 2, 1),
+            (isize::MIN, 1, 0),
+            (isize::MAX, 12, 11),
+            (500, 512, HISTORY - 1),
+        ] {
+            let (interval, past) = tape.step(steps).unwrap();
+            assert_eq!(interval.unwrap().time_ns, at * INTERVAL_NS);
+            assert_eq!(past.len(), before);
+            for (number, past) in (1..at).rev().zip(past) {
+                let within = (number - 1) * INTERVAL_NS..=number * INTERVAL_NS;
+                assert!(past.timeline.segments.iter().all(|it| within.contains(&it.end_ns)));
+                assert_eq!(past.pcpus_busy_percent.len(), 1);
+            }
+        }
+    }
+}

@@ -47,7 +47,7 @@ pub(crate) struct Process {
 impl Process {
     /// CPU time of all.
     pub fn gotten_ns(&self) -> u64 {
-        self.times.iter().map(|time| time.gotten_ns).sum()
+        self.times.iter().fold(0, |sum: u64, time| sum.saturating_add(time.gotten_ns))
     }
 }
 
@@ -119,7 +119,7 @@ impl Recording {
                     name.clone_into(&mut ran.domain);
                 }
             }
-            histogram = merged(&histogram, &time.waits.histogram, |one, other| one + other);
+            histogram = merged(&histogram, &time.waits.histogram, u64::saturating_add);
             worst = worst
                 .into_iter()
                 .chain(time.waits.worst.clone())
@@ -156,6 +156,7 @@ impl Snapshots {
     /// The next one.
     pub fn add(&mut self, snapshot: Snapshot) {
         self.digest.set_structure(&snapshot.structure);
+        self.digest.tell(&snapshot);
         self.open.add(&snapshot);
         self.seen |= snapshot.vcpus.iter().any(|figures| figures.waits.is_some());
         let Snapshot { time_ns, idle_ns, mut segments, others, .. } = snapshot;
@@ -195,6 +196,9 @@ struct Digest {
     /// The place among all of each vCPU of each domain as it is now.
     places: Vec<Vec<(u32, u32)>>,
     tally: Tally,
+    /// By domain and vCPU, gotten and waited ns at first and at last, if they were told: sums of runs and
+    /// waits are those of rounded times.
+    told: HashMap<(u64, u64), [(u64, u64); 2]>,
     loads: Vec<Vec<Load>>,
     /// Of each pCPU: time in which somebody ran, and switches.
     pcpus: Vec<(u64, u64)>,
@@ -245,6 +249,15 @@ impl Digest {
         }
         self.pcpus.resize(structure.host.pcpus as usize, (0, 0));
         self.tally.set_structure(&Arc::new(self.all.clone()));
+    }
+
+    fn tell(&mut self, snapshot: &Snapshot) {
+        let domains = snapshot.structure.domains.iter();
+        let ids = domains.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
+        for (id, figures) in ids.zip(&snapshot.vcpus) {
+            let sums_ns = (figures.gotten_ns, figures.waited_ns);
+            self.told.entry(id).or_insert([sums_ns; 2])[1] = sums_ns;
+        }
     }
 
     /// Both in order of their ends.
@@ -301,7 +314,14 @@ impl Digest {
                 replay: vec![],
                 vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
             };
-            for (load, figures) in loads.into_iter().zip(&mut figures) {
+            for ((load, vcpu), figures) in loads.into_iter().zip(&domain.vcpus).zip(&mut figures) {
+                let tallied_ns = (figures.gotten_ns, figures.waited_ns);
+                let [first, last] = match self.told.get(&(domain.id, vcpu.id)) {
+                    Some(&told) => told,
+                    None => [(0, 0), tallied_ns],
+                };
+                let gotten_ns = last.0.saturating_sub(first.0).min(elapsed_ns);
+                let waited_ns = last.1.saturating_sub(first.1).min(elapsed_ns);
                 events.switches += figures.switches;
                 events.wakes += load.wakes;
                 events.blocks += load.wakes;
@@ -311,11 +331,9 @@ impl Digest {
                     worst
                 });
                 process.times.push(TimeMeasure {
-                    gotten_ns: figures.gotten_ns,
-                    waited_ns: figures.waited_ns,
-                    blocked_ns: elapsed_ns
-                        .saturating_sub(figures.gotten_ns)
-                        .saturating_sub(figures.waited_ns),
+                    gotten_ns,
+                    waited_ns,
+                    blocked_ns: elapsed_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns),
                     switches: figures.switches,
                     migrations: figures.migrations.unwrap_or(0),
                     preemptions: figures.preemptions.unwrap_or(0),

@@ -110,7 +110,7 @@ impl Waits {
     /// What is reported of a histogram of so many waits, and the longest of them.
     pub fn of(histogram: Vec<(u64, u64)>, worst: Option<WorstWait>) -> Waits {
         let worst_ns = worst.as_ref().map_or(0, |worst| worst.length_ns);
-        let count: u64 = histogram.iter().map(|&(_, count)| count).sum();
+        let count = histogram.iter().fold(0, |sum: u64, &(_, count)| sum.saturating_add(count));
         let quantile = |per_mille| {
             quantile_ns(&histogram, per_mille).map_or(0, |bound_ns| bound_ns.min(worst_ns))
         };

@@ -413,15 +413,18 @@ fn what_was_recorded_can_be_compared_and_converted() {
         for key in keys {
             assert_eq!(recorded[key], original[key], "{key}");
         }
-        assert_eq!(recorded["waits"]["histogram"], original["waits"]["histogram"]);
-        assert_eq!(recorded["waits"]["p99_ns"], original["waits"]["p99_ns"]);
+        // Single waits are rounded to 256 ns, which may take one to the bucket beside.
+        let of_waits = |domain: &serde_json::Value, key| domain["waits"][key].as_u64().unwrap();
+        assert_eq!(of_waits(&recorded, "count"), of_waits(original, "count"));
+        let (p99_ns, before_ns) = (of_waits(&recorded, "p99_ns"), of_waits(original, "p99_ns"));
+        assert!(p99_ns.abs_diff(before_ns) <= before_ns / 100, "{p99_ns} {before_ns}");
         // As a load for the same policy it gives nearly the same.
         let share = |domain: &serde_json::Value| domain["share_percent"].as_f64().unwrap();
         let (share, before) = (share(&again), share(original));
         assert!((share - before).abs() < 5.0, "{share} % after {before} %");
     }
 
-    // To Perfetto's format and back nothing is lost.
+    // To Perfetto's format and back nothing is lost but what rounding to 256 ns takes from sums.
     for arguments in [
         ["convert", "small.steelyard", "-o", "small.json.gz"],
         ["convert", "small.json.gz", "-o", "again.steelyard"],
@@ -430,10 +433,13 @@ fn what_was_recorded_can_be_compared_and_converted() {
     }
     let converted = &runs(&directory, "again.steelyard")[0];
     for (converted, recorded) in domains(converted).iter().zip(domains(recorded)) {
-        for key in
-            ["name", "weight", "cap_percent", "gotten_ns", "waited_ns", "switches", "migrations"]
-        {
+        for key in ["name", "weight", "cap_percent", "switches", "migrations"] {
             assert_eq!(converted[key], recorded[key], "{key}");
+        }
+        let most_ns = 256 * recorded["switches"].as_u64().unwrap();
+        for key in ["gotten_ns", "waited_ns"] {
+            let ns = |domain: &serde_json::Value| domain[key].as_u64().unwrap();
+            assert!(ns(converted).abs_diff(ns(&recorded)) < most_ns, "{key}");
         }
     }
     let output = steelyard(&directory).args(["convert", "small.toml", "-o", "x"]).output().unwrap();

@@ -492,7 +492,11 @@ fn what_others_recorded_is_replayed_too() {
         };
         names.map(|name| (name.clone(), gotten_us(&name).round() as u64)).collect()
     };
-    assert_eq!(shares("small.json.gz"), shares("small.steelyard"));
+    // Runs are rounded to 256 ns, sums are not.
+    for (of_trace, recorded) in shares("small.json.gz").iter().zip(shares("small.steelyard")) {
+        assert_eq!(of_trace.0, recorded.0);
+        assert!(of_trace.1.abs_diff(recorded.1) < 20, "{of_trace:?} {recorded:?}");
+    }
 }
 
 #[test]

@@ -238,7 +238,7 @@ impl XenSource {
                 unseen.push(format!("Single waits, preemptions: {reason}."));
             }
             (Err(reason), None) => {
-                let what = "Waits (they count as blocked), switches, migrations, preemptions";
+                let what = "Waits, blocked time, switches, migrations, preemptions";
                 unseen.push(format!("{what}: {reason}."));
             }
         }
@@ -266,8 +266,8 @@ impl XenSource {
         });
         for (figures, id) in vcpus.iter_mut().zip(ids) {
             let Some(told) = told.get(&id) else { continue };
-            figures.waited_ns = told.waited_ns;
-            figures.switches = told.switches;
+            figures.waited_ns = Some(told.waited_ns);
+            figures.switches = Some(told.switches);
             figures.migrations = Some(told.migrations);
             figures.policy = Some(told.policy.clone());
         }

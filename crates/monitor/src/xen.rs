@@ -203,7 +203,7 @@ impl XenSource {
             let domain = match last_domain {
                 Some(last_domain) if !due => last_domain,
                 last_domain => {
-                    let domain = self.look(info);
+                    let domain = self.look(info, last_domain.as_ref());
                     changed |= last_domain.as_ref() != Some(&domain);
                     domain
                 }
@@ -213,9 +213,11 @@ impl XenSource {
         changed || !before.is_empty()
     }
 
-    fn look(&self, info: DomainInfo) -> Domain {
+    /// A domain that is being destroyed has no name any more: it keeps what it had.
+    fn look(&self, info: DomainInfo, last: Option<&Domain>) -> Domain {
         let id = info.id;
         let name = self.store.as_ref().and_then(|it| it.read(&format!("/local/domain/{id}/name")));
+        let name = name.or_else(|| Some(last?.name.clone()));
         let weight_and_cap = self.control.weight_and_cap(id);
         let vcpu = |vcpu: u32| Vcpu { id: vcpu.into(), name: format!("vCPU {vcpu}") };
         Domain {
@@ -299,27 +301,38 @@ struct Statistics {
 
 /// By domain and vCPU. The first line names the columns, of which there may be more than are known.
 fn read_statistics(text: &str) -> HashMap<(u64, u64), Statistics> {
+    const NAMES: [&str; 8] = [
+        "domain",
+        "vcpu",
+        "waited_ns",
+        "switches",
+        "migrations",
+        "weight_now",
+        "slice_now_ns",
+        "credit",
+    ];
     let mut lines = text.lines();
-    let columns: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let head = lines.next().unwrap_or_default();
+    let columns = NAMES.map(|name| head.split(' ').position(|column| column == name));
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        let word =
-            |name: &str| words.get(columns.iter().position(|&column| column == name)?).copied();
-        let number = |name: &str| word(name)?.parse::<u64>().ok();
+        let words = columns.map(|column| words.get(column?).copied());
+        let [domain, vcpu, waited_ns, switches, migrations, weight, slice_ns, credit] = words;
+        let number = |word: Option<&str>| word?.parse::<u64>().ok();
         let policy = PolicyState {
-            weight: number("weight_now")?,
-            slice_ns: number("slice_now_ns").filter(|&slice_ns| slice_ns > 0),
-            credit: word("credit")?.parse().ok()?,
+            weight: number(weight)?,
+            slice_ns: number(slice_ns).filter(|&slice_ns| slice_ns > 0),
+            credit: credit?.parse().ok()?,
             class: None,
             boosted: false,
         };
         let statistics = Statistics {
-            waited_ns: number("waited_ns")?,
-            switches: number("switches")?,
-            migrations: number("migrations")?,
+            waited_ns: number(waited_ns)?,
+            switches: number(switches)?,
+            migrations: number(migrations)?,
             policy,
         };
-        Some(((number("domain")?, number("vcpu")?), statistics))
+        Some(((number(domain)?, number(vcpu)?), statistics))
     };
     lines.filter_map(line).collect()
 }

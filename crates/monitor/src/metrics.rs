@@ -104,10 +104,10 @@ impl Collector for Exposition {
         let unit = Some(&Unit::Seconds);
         per_vcpu("vcpu_run", "Time running", unit, &|vcpu| Some(seconds(vcpu.gotten_ns)))?;
         let help = "Time runnable and not running";
-        per_vcpu("vcpu_wait", help, unit, &|vcpu| Some(seconds(vcpu.waited_ns)))?;
+        per_vcpu("vcpu_wait", help, unit, &|vcpu| vcpu.waited_ns.map(seconds))?;
         let help = "Starts on a pCPU";
-        per_vcpu("vcpu_switches", help, None, &|vcpu| Some(vcpu.switches as f64))?;
         let optional = |count: Option<u64>| count.map(|count| count as f64);
+        per_vcpu("vcpu_switches", help, None, &|vcpu| optional(vcpu.switches))?;
         let help = "Starts on another pCPU than before";
         per_vcpu("vcpu_migrations", help, None, &|vcpu| optional(vcpu.migrations))?;
         let help = "Losses of a pCPU while it could have gone on";
@@ -130,7 +130,8 @@ impl Collector for Exposition {
                 *bucket = bucket.saturating_add(*count);
             }
             let count = buckets.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
-            let sum_ns = vcpus.iter().fold(0, |sum: u64, vcpu| sum.saturating_add(vcpu.waited_ns));
+            let sum_ns =
+                vcpus.iter().filter_map(|vcpu| vcpu.waited_ns).fold(0, u64::saturating_add);
             let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::MAX]);
             let buckets: Vec<_> = bounds.zip(buckets).collect();
             let mut family = waits.encode_family(label)?;
@@ -198,8 +199,8 @@ mod tests {
         let domains = vec![domain(1, "a \"quoted\"\nname"), domain(2, "twin"), domain(3, "twin")];
         let figures = |waits| Figures {
             gotten_ns: 1_500_000_000,
-            waited_ns: 2_000_000,
-            switches: 9,
+            waited_ns: Some(2_000_000),
+            switches: Some(9),
             waits,
             ..Figures::default()
         };
@@ -213,7 +214,7 @@ mod tests {
             vcpus: vec![
                 Figures { policy: Some(policy), ..figures(None) },
                 figures(Some(waits)),
-                figures(None),
+                Figures { waited_ns: None, ..figures(None) },
             ],
             segments: vec![],
             others: vec![],
@@ -238,6 +239,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
         // What is not seen is not there.
         assert!(!text.contains("migrations_total"), "{text}");
+        assert!(!text.contains("wait_seconds_total{domain=\"twin (3)\""), "{text}");
         assert!(!text.contains("weight_in_effect{domain=\"twin\"}"), "{text}");
         assert!(!text.contains("waits_seconds_count{domain=\"twin (3)\"}"), "{text}");
     }

@@ -18,7 +18,7 @@ pub(crate) type Histogram = Vec<(u64, u64)>;
 
 /// Times are kept as multiples of this, rounded down. The buckets of histograms begin at multiples of
 /// it: a wait whose length is rounded is in the same bucket.
-const UNIT_NS: u64 = 256;
+pub(crate) const UNIT_NS: u64 = 256;
 /// Times wrap in ns, so they do in units.
 const MOST_UNITS: u64 = u64::MAX / UNIT_NS;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use steelyard_simulator::measure::Segment;
 
+use crate::events::UNIT_NS;
 use crate::snapshot::{Figures, OtherRun, Snapshot, State, Structure};
 use crate::tally::Tally;
 
@@ -158,7 +159,7 @@ impl Open {
         let vcpus = snapshot.structure.domains.iter();
         let ids = vcpus.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
         for (id, figures) in ids.clone().zip(&snapshot.vcpus) {
-            let sums_ns = (figures.gotten_ns, figures.waited_ns);
+            let sums_ns = (figures.gotten_ns, figures.waited_ns.unwrap_or(0));
             self.vcpus.entry(id).or_insert(Seen {
                 from_ns: snapshot.time_ns,
                 before_ns: sums_ns,
@@ -185,7 +186,7 @@ impl Open {
         }
         for (id, figures) in ids.zip(&snapshot.vcpus) {
             if let Some(seen) = self.vcpus.get_mut(&id) {
-                seen.sums_ns = (figures.gotten_ns, figures.waited_ns);
+                seen.sums_ns = (figures.gotten_ns, figures.waited_ns.unwrap_or(0));
             }
         }
         self.structure = Some(snapshot.structure.clone());
@@ -206,12 +207,16 @@ impl Open {
                     let pcpu = Some(figures.pcpu?);
                     (pcpu, figures.gotten_ns, seen.before_ns.0, seen.since_ns.0)
                 }
-                State::Waiting => (None, figures.waited_ns, seen.before_ns.1, seen.since_ns.1),
+                State::Waiting => (None, figures.waited_ns?, seen.before_ns.1, seen.since_ns.1),
                 State::Runnable | State::Blocked => return None,
             };
             let length_ns = now_ns.wrapping_sub(before_ns).wrapping_sub(since_ns);
-            // Whatever the figures say, it began after what ended last.
-            let length_ns = length_ns.min(self.now_ns.saturating_sub(seen.last_end_ns));
+            // Whatever the figures say, it began after what ended last; or then, but for rounding.
+            let longest_ns = self.now_ns.saturating_sub(seen.last_end_ns);
+            let length_ns = match length_ns.saturating_add(UNIT_NS) > longest_ns {
+                true => longest_ns,
+                false => length_ns,
+            };
             let start_ns = self.now_ns - length_ns;
             (length_ns > 0).then_some(Segment { domain, vcpu, pcpu, start_ns, end_ns: self.now_ns })
         });

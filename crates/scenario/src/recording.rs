@@ -255,7 +255,7 @@ impl Digest {
         let domains = snapshot.structure.domains.iter();
         let ids = domains.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
         for (id, figures) in ids.zip(&snapshot.vcpus) {
-            let sums_ns = (figures.gotten_ns, figures.waited_ns);
+            let sums_ns = (figures.gotten_ns, figures.waited_ns.unwrap_or(0));
             self.told.entry(id).or_insert([sums_ns; 2])[1] = sums_ns;
         }
     }
@@ -315,14 +315,14 @@ impl Digest {
                 vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
             };
             for ((load, vcpu), figures) in loads.into_iter().zip(&domain.vcpus).zip(&mut figures) {
-                let tallied_ns = (figures.gotten_ns, figures.waited_ns);
+                let tallied_ns = (figures.gotten_ns, figures.waited_ns.unwrap_or(0));
                 let [first, last] = match self.told.get(&(domain.id, vcpu.id)) {
                     Some(&told) => told,
                     None => [(0, 0), tallied_ns],
                 };
                 let gotten_ns = last.0.saturating_sub(first.0).min(elapsed_ns);
                 let waited_ns = last.1.saturating_sub(first.1).min(elapsed_ns);
-                events.switches += figures.switches;
+                events.switches += figures.switches.unwrap_or(0);
                 events.wakes += load.wakes;
                 events.blocks += load.wakes;
                 let waits = figures.waits.unwrap_or_default();
@@ -334,7 +334,7 @@ impl Digest {
                     gotten_ns,
                     waited_ns,
                     blocked_ns: elapsed_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns),
-                    switches: figures.switches,
+                    switches: figures.switches.unwrap_or(0),
                     migrations: figures.migrations.unwrap_or(0),
                     preemptions: figures.preemptions.unwrap_or(0),
                     waits: Waits::of(waits.histogram, worst),

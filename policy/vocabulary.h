@@ -240,7 +240,7 @@ enum sy_step {
  */
 enum sy_class {
 	SY_CLASS_NONE,
-	SY_CLASS_PARKED, /* kept off the queue with work: the cap or the reservation is used up, or a spin slept */
+	SY_CLASS_PARKED, /* kept off the queue: cap or reservation used up, or asleep for a pause loop */
 	/* credit: priorities, the first before the second before the third */
 	SY_CLASS_BOOST, /* it woke with credits left, or has a boost to spend */
 	SY_CLASS_UNDER, /* it had credits left at the last accounting */

@@ -57,6 +57,8 @@ struct Sample {
     /// See [`Context::pack_others`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    lost: u64,
 }
 
 /// State and pCPU (no differences), gotten, waited, switches, migrations, preemptions, waits, and what
@@ -103,6 +105,7 @@ struct Member {
 struct Sums {
     idle_ns: Vec<u64>,
     vcpus: Vec<Figures>,
+    lost: u64,
 }
 
 impl<W: Write> Recorder<W> {
@@ -184,6 +187,7 @@ impl Member {
         self.encoder.flush()?;
         self.last.idle_ns.clone_from(&snapshot.idle_ns);
         self.last.vcpus.clone_from(&snapshot.vcpus);
+        self.last.lost = snapshot.lost;
         self.samples += 1;
         self.segments += snapshot.segments.len() + snapshot.others.len();
         Ok(())
@@ -194,7 +198,7 @@ impl Sums {
     fn none(structure: &Structure) -> Sums {
         let vcpus = structure.domains.iter().map(|domain| domain.vcpus.len()).sum();
         let pcpus = structure.host.pcpus as usize;
-        Sums { idle_ns: vec![0; pcpus], vcpus: vec![Figures::default(); vcpus] }
+        Sums { idle_ns: vec![0; pcpus], vcpus: vec![Figures::default(); vcpus], lost: 0 }
     }
 }
 
@@ -224,6 +228,7 @@ impl Sample {
             segments: context.pack(&now.segments),
             names,
             others,
+            lost: now.lost.wrapping_sub(last.lost),
         }
     }
 
@@ -243,8 +248,13 @@ impl Sample {
             vcpus: vcpus.map(|((last, more), ended)| more.applied_to(last, ended)).collect(),
             segments,
             others: context.unpack_others(self.names, &self.others)?,
+            lost: last.lost.wrapping_add(self.lost),
         })
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Upper bounds of buckets in ns, ascending, and how many waits fell into each.

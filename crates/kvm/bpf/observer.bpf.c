@@ -29,11 +29,7 @@ struct pcpu {
 
 struct pcpu pcpus[MAX_PCPUS];
 
-/*
- * A table of its own: one of the kernel's costs some more cold lines per event, and a copy to read.
- * A thread is in one of the places from its number's on.
- */
-#define PLACES 16
+/* A table of its own: one of the kernel's costs some more cold lines per event, and a copy to read. */
 struct thread threads[MAX_THREADS];
 
 /* struct segment, struct other_run. The loader sets its size. */
@@ -66,15 +62,18 @@ static __always_inline bool is_watched(const char *name)
 	return name[0] == 'C' && name[1] == 'P' && name[2] == 'U' && name[3] == ' ';
 }
 
-static __always_inline struct thread *place(u32 number)
+/* The i-th where this thread may be. Those of numbers that follow on each other lie apart (Fibonacci hashing). */
+static __always_inline struct thread *place(s32 tid, u32 i)
 {
-	return &threads[number & (MAX_THREADS - 1)];
+	u32 first = ((u32)tid * 2654435769u) >> (32 - THREAD_BITS);
+
+	return &threads[(first + i) & (MAX_THREADS - 1)];
 }
 
 static __always_inline struct thread *find(s32 tid)
 {
 	for (u32 i = 0; i < PLACES; i++) {
-		struct thread *t = place(tid + i);
+		struct thread *t = place(tid, i);
 
 		if (t->tid == tid)
 			return t;
@@ -86,7 +85,7 @@ static __always_inline struct thread *find(s32 tid)
 static __always_inline struct thread *claim(s32 tid, s32 as)
 {
 	for (u32 i = 0; i < PLACES; i++) {
-		struct thread *t = place(tid + i);
+		struct thread *t = place(tid, i);
 
 		if (!t->tid && !__sync_val_compare_and_swap(&t->tid, 0, as))
 			return t;
@@ -170,7 +169,7 @@ static __always_inline void forget(struct task_struct *p)
 
 	/* All, should it have got two: see observer_find. */
 	for (u32 i = 0; i < PLACES; i++) {
-		struct thread *t = place(tid + i);
+		struct thread *t = place(tid, i);
 
 		if (t->tid == tid)
 			release(t);

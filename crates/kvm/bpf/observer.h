@@ -3,8 +3,10 @@
 #ifndef STEELYARD_OBSERVER_H
 #define STEELYARD_OBSERVER_H
 
-/* A power of two: a thread is near its number's place. */
-#define MAX_THREADS 16384
+/* Places for them. A thread has one of PLACES that follow on each other, see place(). */
+#define THREAD_BITS 14
+#define MAX_THREADS (1 << THREAD_BITS)
+#define PLACES 16
 /* A power of two: a number is brought into range by a mask. On a larger host two pCPUs share a place. */
 #define MAX_PCPUS 1024
 

@@ -185,9 +185,7 @@ impl Member {
         write_line(&mut self.encoder, &sample)?;
         // All that went in can be unpacked from what came out.
         self.encoder.flush()?;
-        self.last.idle_ns.clone_from(&snapshot.idle_ns);
-        self.last.vcpus.clone_from(&snapshot.vcpus);
-        self.last.lost = snapshot.lost;
+        self.last.set(snapshot);
         self.samples += 1;
         self.segments += snapshot.segments.len() + snapshot.others.len();
         Ok(())
@@ -199,6 +197,12 @@ impl Sums {
         let vcpus = structure.domains.iter().map(|domain| domain.vcpus.len()).sum();
         let pcpus = structure.host.pcpus as usize;
         Sums { idle_ns: vec![0; pcpus], vcpus: vec![Figures::default(); vcpus], lost: 0 }
+    }
+
+    fn set(&mut self, snapshot: &Snapshot) {
+        self.idle_ns.clone_from(&snapshot.idle_ns);
+        self.vcpus.clone_from(&snapshot.vcpus);
+        self.lost = snapshot.lost;
     }
 }
 
@@ -561,8 +565,7 @@ fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(Snapshot)) -> Res
     while read_line(&mut lines, &mut line)? {
         let sample: Sample = serde_json::from_slice(&line).map_err(|_| Stop::Damaged)?;
         let snapshot = sample.applied_to(&last, &mut context).ok_or(Stop::Damaged)?;
-        last.idle_ns.clone_from(&snapshot.idle_ns);
-        last.vcpus.clone_from(&snapshot.vcpus);
+        last.set(&snapshot);
         each(snapshot);
     }
     Ok(())

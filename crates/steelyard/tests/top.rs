@@ -280,7 +280,7 @@ fn this_host_is_watched_and_recorded() {
         let domains = interval["domains"].as_array().unwrap();
         domains.iter().find(|domain| domain["id"] == std::process::id()).cloned()
     };
-    let now = succeeded(run(&directory, "top --json --batch 2 --interval 300ms"));
+    let now = succeeded(run(&directory, "top --json --batch 2 --interval 300ms --no-waits"));
     for line in now.lines() {
         let vm = own(line).unwrap();
         assert_eq!(vm["vcpus"][0]["name"], "CPU 0/KVM");

@@ -106,8 +106,8 @@ pub(crate) static COLUMNS: [Column; 20] = [
         share: true,
         width: 6,
         help: "time in which vCPUs could have run and did not",
-        text: |row| Some(row.share(row.rates().waited_percent)),
-        order: |domain| domain.rates.waited_percent,
+        text: |row| row.rates().waited_percent.map(|waited| row.share(waited)),
+        order: |domain| domain.rates.waited_percent.unwrap_or(0.0),
     },
     Column {
         title: "P99",
@@ -133,8 +133,8 @@ pub(crate) static COLUMNS: [Column; 20] = [
         share: false,
         width: 6,
         help: "starts on a pCPU per second",
-        text: |row| Some(count(row.rates().switches_per_s)),
-        order: |domain| domain.rates.switches_per_s,
+        text: |row| row.rates().switches_per_s.map(count),
+        order: |domain| domain.rates.switches_per_s.unwrap_or(0.0),
     },
     Column {
         title: "WT",
@@ -165,8 +165,8 @@ pub(crate) static COLUMNS: [Column; 20] = [
         share: true,
         width: 6,
         help: "time in which vCPUs were blocked: they had nothing to do",
-        text: |row| Some(row.share(row.rates().blocked_percent)),
-        order: |domain| domain.rates.blocked_percent,
+        text: |row| row.rates().blocked_percent.map(|blocked| row.share(blocked)),
+        order: |domain| domain.rates.blocked_percent.unwrap_or(0.0),
     },
     Column {
         title: "MIG/s",

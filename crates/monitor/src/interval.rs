@@ -92,11 +92,11 @@ pub struct Rates {
     /// Running.
     pub gotten_percent: f64,
     /// Runnable, not running.
-    pub waited_percent: f64,
+    pub waited_percent: Option<f64>,
     /// Nothing to do.
-    pub blocked_percent: f64,
+    pub blocked_percent: Option<f64>,
     /// Starts on a pCPU.
-    pub switches_per_s: f64,
+    pub switches_per_s: Option<f64>,
     /// Starts on another pCPU than before.
     pub migrations_per_s: Option<f64>,
     /// Losses of a pCPU while it could have gone on.
@@ -213,21 +213,22 @@ impl Rates {
     fn between(last: Option<&Figures>, now: &Figures, length_ns: u64) -> Rates {
         let last = last.unwrap_or(now);
         let gotten_ns = now.gotten_ns.saturating_sub(last.gotten_ns);
-        let waited_ns = now.waited_ns.saturating_sub(last.waited_ns);
-        let blocked_ns = length_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns);
+        let waited_ns = now.waited_ns.map(|now| now.saturating_sub(last.waited_ns.unwrap_or(now)));
+        let blocked_ns = waited_ns
+            .map(|waited_ns| length_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns));
         let per_s =
             |last: u64, now: u64| now.saturating_sub(last) as f64 * 1e9 / length_ns.max(1) as f64;
         let optional =
-            |last: Option<u64>, now: Option<u64>| now.map(|now| per_s(last.unwrap_or(0), now));
+            |last: Option<u64>, now: Option<u64>| now.map(|now| per_s(last.unwrap_or(now), now));
         let waits = now.waits.as_ref().map(|now| {
             let last = last.waits.as_ref().map_or(&[][..], |last| &last.histogram);
             merged(last, &now.histogram, |last, now| now.saturating_sub(last))
         });
         Rates {
             gotten_percent: percent(gotten_ns, length_ns),
-            waited_percent: percent(waited_ns, length_ns),
-            blocked_percent: percent(blocked_ns, length_ns),
-            switches_per_s: per_s(last.switches, now.switches),
+            waited_percent: waited_ns.map(|ns| percent(ns, length_ns)),
+            blocked_percent: blocked_ns.map(|ns| percent(ns, length_ns)),
+            switches_per_s: optional(last.switches, now.switches),
             migrations_per_s: optional(last.migrations, now.migrations),
             preemptions_per_s: optional(last.preemptions, now.preemptions),
             worst_wait: now.waits.as_ref().and_then(|now| now.worst.clone()),
@@ -252,9 +253,9 @@ impl Rates {
         let mut waits = None;
         let together = all.fold(Rates::default(), |mut sums, one| {
             sums.gotten_percent += one.gotten_percent;
-            sums.waited_percent += one.waited_percent;
-            sums.blocked_percent += one.blocked_percent;
-            sums.switches_per_s += one.switches_per_s;
+            sums.waited_percent = sum(sums.waited_percent, one.waited_percent);
+            sums.blocked_percent = sum(sums.blocked_percent, one.blocked_percent);
+            sums.switches_per_s = sum(sums.switches_per_s, one.switches_per_s);
             sums.migrations_per_s = sum(sums.migrations_per_s, one.migrations_per_s);
             sums.preemptions_per_s = sum(sums.preemptions_per_s, one.preemptions_per_s);
             if let Some(more) = &one.waits {
@@ -289,8 +290,8 @@ fn entitle_all(domains: &mut [DomainInterval], pcpus: u32) {
     // Percent become ns of an interval of this length.
     let time = |rates: &Rates| TimeMeasure {
         gotten_ns: (rates.gotten_percent * 1e7) as u64,
-        waited_ns: (rates.waited_percent * 1e7) as u64,
-        blocked_ns: (rates.blocked_percent * 1e7) as u64,
+        waited_ns: (rates.waited_percent.unwrap_or(0.0) * 1e7) as u64,
+        blocked_ns: (rates.blocked_percent.unwrap_or(0.0) * 1e7) as u64,
         waits: Measured::default(),
         ..TimeMeasure::default()
     };

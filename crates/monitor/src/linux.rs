@@ -402,7 +402,7 @@ impl Thread {
         let mut buffer = [0; 1024];
         let mut numbers = read(&self.schedstat, &mut buffer)?.split_ascii_whitespace();
         let mut number = || numbers.next()?.parse::<u64>().ok();
-        let (gotten_ns, waited_ns, switches) = (number()?, number()?, number()?);
+        let (gotten_ns, waited_ns, switches) = (number()?, Some(number()?), Some(number()?));
         let (state, pcpu) = match states {
             true => self.state_and_pcpu(&mut buffer).unzip(),
             false => {

@@ -86,13 +86,15 @@ impl Exposition {
 
     fn write_vcpus(&self, snapshot: &Snapshot, out: &mut String) {
         let vcpus = || snapshot.vcpus.iter().zip(&self.vcpus);
-        let mut times = |name, help, ns: fn(&Figures) -> u64| {
+        let mut times = |name, help, ns: fn(&Figures) -> Option<u64>| {
             let mut family = Family::counter(out, name, help);
             for (vcpu, labels) in vcpus() {
-                family.sample(labels, Seconds(ns(vcpu)));
+                if let Some(ns) = ns(vcpu) {
+                    family.sample(labels, Seconds(ns));
+                }
             }
         };
-        times("vcpu_run_seconds", "Time running", |vcpu| vcpu.gotten_ns);
+        times("vcpu_run_seconds", "Time running", |vcpu| Some(vcpu.gotten_ns));
         times("vcpu_wait_seconds", "Time runnable and not running", |vcpu| vcpu.waited_ns);
         let mut counts = |name, help, count: fn(&Figures) -> Option<u64>| {
             let mut family = Family::counter(out, name, help);
@@ -102,7 +104,7 @@ impl Exposition {
                 }
             }
         };
-        counts("vcpu_switches", "Starts on a pCPU", |vcpu| Some(vcpu.switches));
+        counts("vcpu_switches", "Starts on a pCPU", |vcpu| vcpu.switches);
         counts("vcpu_migrations", "Starts on another pCPU than before", |vcpu| vcpu.migrations);
         let help = "Losses of a pCPU while it could have gone on";
         counts("vcpu_preemptions", help, |vcpu| vcpu.preemptions);
@@ -126,7 +128,8 @@ impl Exposition {
                 count = count.saturating_add(of_bucket);
                 family.part("_bucket", format_args!("{labels},le=\"{bound}\""), count);
             }
-            let sum_ns = vcpus.iter().fold(0, |sum: u64, vcpu| sum.saturating_add(vcpu.waited_ns));
+            let sum_ns =
+                vcpus.iter().filter_map(|vcpu| vcpu.waited_ns).fold(0, u64::saturating_add);
             family.part("_count", labels, count);
             family.part("_sum", labels, Seconds(sum_ns));
         }
@@ -250,8 +253,8 @@ mod tests {
         let domains = vec![domain(1, "a \"quoted\"\nname"), domain(2, "twin"), domain(3, "twin")];
         let figures = |waits| Figures {
             gotten_ns: 1_500_000_000,
-            waited_ns: 2_000_000,
-            switches: 9,
+            waited_ns: Some(2_000_000),
+            switches: Some(9),
             waits,
             ..Figures::default()
         };
@@ -265,7 +268,7 @@ mod tests {
             vcpus: vec![
                 Figures { policy: Some(policy), ..figures(None) },
                 figures(Some(waits)),
-                figures(None),
+                Figures { waited_ns: None, ..figures(None) },
             ],
             segments: vec![],
             others: vec![],
@@ -293,6 +296,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
         // What is not seen is not there.
         assert!(!text.contains("migrations_total"), "{text}");
+        assert!(!text.contains("wait_seconds_total{domain=\"twin (3)\""), "{text}");
         assert!(!text.contains("weight_in_effect{domain=\"twin\"}"), "{text}");
         assert!(!text.contains("waits_seconds_count{domain=\"twin (3)\"}"), "{text}");
     }

@@ -101,8 +101,8 @@ impl Observed {
             state: Some(state),
             pcpu: thread.pcpu,
             gotten_ns: thread.gotten_ns,
-            waited_ns: thread.waited_ns,
-            switches: thread.switches,
+            waited_ns: Some(thread.waited_ns),
+            switches: Some(thread.switches),
             migrations: Some(thread.migrations),
             preemptions: Some(thread.preemptions),
             ..Figures::default()

@@ -57,10 +57,10 @@ impl<W: Write> PerfettoTrace<W> {
             }
             for domain in &interval.domains {
                 for vcpu in &domain.vcpus {
-                    let values = json!({
-                        "running %": vcpu.rates.gotten_percent,
-                        "waiting %": vcpu.rates.waited_percent,
-                    });
+                    let mut values = json!({"running %": vcpu.rates.gotten_percent});
+                    if let Some(waited) = vcpu.rates.waited_percent {
+                        values["waiting %"] = waited.into();
+                    }
                     self.events.counter(process(domain.id), &vcpu.name, begin_ns, &values)?;
                 }
             }

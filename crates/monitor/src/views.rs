@@ -184,7 +184,7 @@ impl Screen {
         } else {
             if layout.bar > 0 {
                 let vcpus = if row.vcpu.is_some() { 1 } else { row.domain.vcpus.len().max(1) };
-                let waited = row.rates().waited_percent / vcpus as f64;
+                let waited = row.rates().waited_percent.unwrap_or(0.0) / vcpus as f64;
                 spans.push(Span::raw(" "));
                 spans.extend(self.bar(row.average_percent(), waited, layout.bar));
             }
@@ -337,8 +337,8 @@ impl Screen {
         let mut lines = vec![Line::styled(names, Style::new().add_modifier(Modifier::UNDERLINED))];
         lines.extend(wrapped(&facts(row), width, "  "));
         lines.push(Line::raw(format!(
-            "per second: switches {:.1}, migrations {}, preemptions {}",
-            rates.switches_per_s,
+            "per second: switches {}, migrations {}, preemptions {}",
+            per_s(rates.switches_per_s),
             per_s(rates.migrations_per_s),
             per_s(rates.preemptions_per_s),
         )));
@@ -496,8 +496,9 @@ fn facts(row: Row) -> String {
         Unit::OfHost => "% of the host",
         Unit::PerSecond => "ms/s",
     };
-    let shares = [rates.gotten_percent, rates.waited_percent, rates.blocked_percent];
-    let [gotten, waited, blocked] = shares.map(|share| row.share(share));
+    let shares = [Some(rates.gotten_percent), rates.waited_percent, rates.blocked_percent];
+    let [gotten, waited, blocked] =
+        shares.map(|share| share.map_or_else(|| "-".to_owned(), |share| row.share(share)));
     let mut words = vec![format!("gotten {gotten}, waited {waited}, blocked {blocked} {unit}")];
     words.push(match row.policy(|policy| Some(policy.weight)) {
         Some(now) if now != u64::from(row.domain.weight) => {

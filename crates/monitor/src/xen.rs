@@ -19,7 +19,7 @@ use steelyard_recording::{
 };
 use steelyard_simulator::measure::Segment;
 
-use control::{Control, Machine, Texts, VcpuInfo};
+use control::{Control, DomainInfo, Machine, Texts, VcpuInfo};
 use tracer::Tracer;
 
 /// Name, weight and cap of a domain are looked at anew every so many samples.
@@ -47,8 +47,15 @@ pub struct XenSource {
     steelyard: Option<(Texts, String)>,
     /// Or why there is none.
     trace: Result<Trace, String>,
-    domains: BTreeMap<u32, Domain>,
+    domains: BTreeMap<u32, Known>,
     structure: Option<Arc<Structure>>,
+}
+
+/// A domain, as it was told last.
+struct Known {
+    domain: Domain,
+    info: DomainInfo,
+    vcpus: Vec<VcpuInfo>,
 }
 
 impl XenSource {
@@ -131,23 +138,20 @@ impl XenSource {
     /// # Errors
     /// [`XenError::NoAnswer`].
     pub fn sample(&mut self) -> Result<Snapshot, XenError> {
-        let (mut changed, paused) = self.find()?;
+        // dom0 at least is there.
+        let infos = self.control.domains().filter(|infos| !infos.is_empty());
+        let infos = infos.ok_or(XenError::NoAnswer)?;
         let time_ns = self.began.elapsed().as_nanos() as u64;
         let idle_ns = self.control.idle_ns(self.machine.pcpus).ok_or(XenError::NoAnswer)?;
         // Numbers beyond those of pCPUs that are there may be possible, and have not been idle yet.
         let there = idle_ns.iter().rposition(|&idle_ns| idle_ns > 0).map_or(0, |last| last + 1);
         let pcpus = there.max(self.machine.pcpus_online as usize).min(idle_ns.len());
-        let mut vcpus = vec![];
-        let control = &self.control;
-        self.domains.retain(|&id, domain| {
-            let ask = |vcpu: &Vcpu| control.vcpu(id, vcpu.id as u32);
-            let told: Option<Vec<VcpuInfo>> = domain.vcpus.iter().map(ask).collect();
-            let there = told.is_some();
-            let paused = paused.contains(&id);
-            vcpus.extend(told.into_iter().flatten().map(|told| figures(told, paused)));
-            changed |= !there;
-            there
-        });
+        let mut changed = self.update(&infos);
+        let of_domain = |known: &Known| {
+            let paused = known.info.paused;
+            known.vcpus.iter().map(move |&told| figures(told, paused)).collect::<Vec<_>>()
+        };
+        let mut vcpus: Vec<_> = self.domains.values().flat_map(of_domain).collect();
         if let Ok(trace) = &mut self.trace {
             let fetched = trace.fetch(self.began);
             changed |= fetched.is_err() || trace.begins_to_lose();
@@ -170,54 +174,59 @@ impl XenSource {
         Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others: vec![], lost })
     }
 
-    /// Looks for domains that came, went or changed: whether there were any, and which are paused.
-    fn find(&mut self) -> Result<(bool, Vec<u32>), XenError> {
+    /// Brings what is known of these domains, which are all, up to date: whether any came, went or
+    /// changed.
+    fn update(&mut self, infos: &[DomainInfo]) -> bool {
         let mut before = std::mem::take(&mut self.domains);
         let mut changed = false;
-        let mut paused = vec![];
-        let mut next = 0;
-        while let Some((id, is_paused)) = self.control.domain(next) {
-            next = id + 1;
-            if is_paused {
-                paused.push(id);
+        for &info in infos {
+            let last = before.remove(&info.id);
+            let (last_info, last_vcpus, last_domain) = match last {
+                Some(last) => (Some(last.info), last.vcpus, Some(last.domain)),
+                None => (None, vec![], None),
+            };
+            // Blocked then and now, and nobody ran in between: each vCPU is as it was.
+            let vcpus = match last_info == Some(info) && info.blocked {
+                true => last_vcpus,
+                false => {
+                    let ask = |vcpu| self.control.vcpu(info.id, vcpu);
+                    (0..info.vcpus).map(ask).collect::<Option<_>>().unwrap_or_default()
+                }
+            };
+            // It is being built, or has ended since the list was made.
+            if vcpus.is_empty() {
+                changed |= last_domain.is_some();
+                continue;
             }
-            let due = (self.samples + u64::from(id)) % LOOK_EVERY == 0;
-            let domain = match before.remove(&id) {
-                Some(known) if !due => known,
-                known => {
-                    let domain = self.look(id, known.as_ref());
-                    changed |= known.as_ref() != Some(&domain);
+            // Who builds it unpauses it when its name and weight are set.
+            let due = (self.samples + u64::from(info.id)) % LOOK_EVERY == 0
+                || last_info.is_none_or(|last| last.paused != info.paused);
+            let domain = match last_domain {
+                Some(last_domain) if !due => last_domain,
+                last_domain => {
+                    let domain = self.look(info, last_domain.as_ref());
+                    changed |= last_domain.as_ref() != Some(&domain);
                     domain
                 }
             };
-            // While it is being built it has none.
-            if !domain.vcpus.is_empty() {
-                self.domains.insert(id, domain);
-            }
+            self.domains.insert(info.id, Known { domain, info, vcpus });
         }
-        // dom0 at least is there.
-        if next == 0 {
-            return Err(XenError::NoAnswer);
-        }
-        Ok((changed || !before.is_empty(), paused))
+        changed || !before.is_empty()
     }
 
-    fn look(&self, id: u32, known: Option<&Domain>) -> Domain {
+    /// A domain that is being destroyed has no name any more: it keeps what it had.
+    fn look(&self, info: DomainInfo, last: Option<&Domain>) -> Domain {
+        let id = info.id;
         let name = self.store.as_ref().and_then(|it| it.read(&format!("/local/domain/{id}/name")));
+        let name = name.or_else(|| Some(last?.name.clone()));
         let weight_and_cap = self.control.weight_and_cap(id);
-        let vcpus = match known {
-            Some(known) => known.vcpus.clone(),
-            None => (0..)
-                .take_while(|&vcpu| self.control.vcpu(id, vcpu).is_some())
-                .map(|vcpu| Vcpu { id: vcpu.into(), name: format!("vCPU {vcpu}") })
-                .collect(),
-        };
+        let vcpu = |vcpu: u32| Vcpu { id: vcpu.into(), name: format!("vCPU {vcpu}") };
         Domain {
             id: id.into(),
             name: name.unwrap_or_else(|| format!("domain {id}")),
             weight: weight_and_cap.map_or(USUAL_WEIGHT, |told| told.weight.into()),
             cap_percent: weight_and_cap.map_or(0, |told| told.cap.into()),
-            vcpus,
+            vcpus: (0..info.vcpus).map(vcpu).collect(),
         }
     }
 
@@ -232,7 +241,7 @@ impl XenSource {
                 unseen.push(format!("Single waits, preemptions: {reason}."));
             }
             (Err(reason), None) => {
-                let what = "Waits (they count as blocked), switches, migrations, preemptions";
+                let what = "Waits, blocked time, switches, migrations, preemptions";
                 unseen.push(format!("{what}: {reason}."));
             }
         }
@@ -246,7 +255,7 @@ impl XenSource {
                 began_unix_ns: Some(self.began_unix_ns),
                 unseen,
             },
-            domains: self.domains.values().cloned().collect(),
+            domains: self.domains.values().map(|known| known.domain.clone()).collect(),
         }
     }
 
@@ -255,13 +264,13 @@ impl XenSource {
         let Some((hypfs, _)) = &self.steelyard else { return };
         let text = hypfs.read("/steelyard/vcpus").unwrap_or_default();
         let told = read_statistics(&text);
-        let ids = self.domains.iter().flat_map(|(&domain, told)| {
-            told.vcpus.iter().map(move |vcpu| (u64::from(domain), vcpu.id))
+        let ids = self.domains.values().flat_map(|known| {
+            (0..known.info.vcpus).map(move |vcpu| (known.domain.id, u64::from(vcpu)))
         });
         for (figures, id) in vcpus.iter_mut().zip(ids) {
             let Some(told) = told.get(&id) else { continue };
-            figures.waited_ns = told.waited_ns;
-            figures.switches = told.switches;
+            figures.waited_ns = Some(told.waited_ns);
+            figures.switches = Some(told.switches);
             figures.migrations = Some(told.migrations);
             figures.policy = Some(told.policy.clone());
         }
@@ -293,27 +302,38 @@ struct Statistics {
 
 /// By domain and vCPU. The first line names the columns, of which there may be more than are known.
 fn read_statistics(text: &str) -> HashMap<(u64, u64), Statistics> {
+    const NAMES: [&str; 8] = [
+        "domain",
+        "vcpu",
+        "waited_ns",
+        "switches",
+        "migrations",
+        "weight_now",
+        "slice_now_ns",
+        "credit",
+    ];
     let mut lines = text.lines();
-    let columns: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let head = lines.next().unwrap_or_default();
+    let columns = NAMES.map(|name| head.split(' ').position(|column| column == name));
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        let word =
-            |name: &str| words.get(columns.iter().position(|&column| column == name)?).copied();
-        let number = |name: &str| word(name)?.parse::<u64>().ok();
+        let words = columns.map(|column| words.get(column?).copied());
+        let [domain, vcpu, waited_ns, switches, migrations, weight, slice_ns, credit] = words;
+        let number = |word: Option<&str>| word?.parse::<u64>().ok();
         let policy = PolicyState {
-            weight: number("weight_now")?,
-            slice_ns: number("slice_now_ns").filter(|&slice_ns| slice_ns > 0),
-            credit: word("credit")?.parse().ok()?,
+            weight: number(weight)?,
+            slice_ns: number(slice_ns).filter(|&slice_ns| slice_ns > 0),
+            credit: credit?.parse().ok()?,
             class: None,
             boosted: false,
         };
         let statistics = Statistics {
-            waited_ns: number("waited_ns")?,
-            switches: number("switches")?,
-            migrations: number("migrations")?,
+            waited_ns: number(waited_ns)?,
+            switches: number(switches)?,
+            migrations: number(migrations)?,
             policy,
         };
-        Some(((number("domain")?, number("vcpu")?), statistics))
+        Some(((number(domain)?, number(vcpu)?), statistics))
     };
     lines.filter_map(line).collect()
 }

@@ -125,7 +125,7 @@ fn figures() -> impl Strategy<Value = Figures> {
     let states = select(vec![State::Running, State::Waiting, State::Runnable, State::Blocked]);
     (
         (option::of(states), option::of(any::<u32>())),
-        (any::<u64>(), any::<u64>(), any::<u64>()),
+        (any::<u64>(), option::of(any::<u64>()), option::of(any::<u64>())),
         (option::of(any::<u64>()), option::of(any::<u64>()), option::of(waits())),
         option::of((any::<u64>(), option::of(any::<u64>()), any::<i64>(), any::<bool>())),
     )

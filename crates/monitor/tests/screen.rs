@@ -44,8 +44,8 @@ fn snapshot(second: u64) -> Snapshot {
         state: Some(state),
         pcpu: Some(pcpu),
         gotten_ns: gotten_ms * MS * second,
-        waited_ns: waited_ms * MS * second,
-        switches: gotten_ms * second,
+        waited_ns: Some(waited_ms * MS * second),
+        switches: Some(gotten_ms * second),
         migrations: Some(3),
         preemptions: Some(0),
         waits: Some(Waits {

@@ -158,7 +158,7 @@ impl Open {
         for (id, figures) in ids.zip(&snapshot.vcpus) {
             self.vcpus.entry(id).or_insert(Seen {
                 first_ns: snapshot.time_ns,
-                before_ns: (figures.gotten_ns, figures.waited_ns),
+                before_ns: (figures.gotten_ns, figures.waited_ns.unwrap_or(0)),
                 since_ns: (0, 0),
                 last_end_ns: snapshot.time_ns,
             });
@@ -193,7 +193,7 @@ impl Open {
                     let pcpu = Some(figures.pcpu?);
                     (pcpu, figures.gotten_ns, seen.before_ns.0, seen.since_ns.0)
                 }
-                State::Waiting => (None, figures.waited_ns, seen.before_ns.1, seen.since_ns.1),
+                State::Waiting => (None, figures.waited_ns?, seen.before_ns.1, seen.since_ns.1),
                 State::Runnable | State::Blocked => return None,
             };
             let length_ns = now_ns.wrapping_sub(before_ns).wrapping_sub(since_ns);

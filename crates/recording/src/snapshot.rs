@@ -126,9 +126,9 @@ pub struct Figures {
     /// Running.
     pub gotten_ns: u64,
     /// Runnable, not running.
-    pub waited_ns: u64,
+    pub waited_ns: Option<u64>,
     /// Times that it started on a pCPU.
-    pub switches: u64,
+    pub switches: Option<u64>,
     /// Starts on another pCPU than before.
     pub migrations: Option<u64>,
     /// Times that it lost a pCPU while it could have gone on.

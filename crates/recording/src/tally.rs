@@ -99,7 +99,8 @@ impl Tally {
         let Some(pcpu) = segment.pcpu else {
             let sums = &mut self.vcpus[index];
             sums.begin_wait(segment.start_ns);
-            sums.figures.waited_ns = sums.figures.waited_ns.wrapping_add(length_ns);
+            let waited_ns = sums.figures.waited_ns.get_or_insert(0);
+            *waited_ns = waited_ns.wrapping_add(length_ns);
             sums.end_wait(segment.start_ns, segment.end_ns);
             return;
         };
@@ -154,7 +155,10 @@ impl Tally {
             Figures {
                 state: Some(state),
                 gotten_ns: sums.figures.gotten_ns.wrapping_add(open_ns(State::Running)),
-                waited_ns: sums.figures.waited_ns.wrapping_add(open_ns(State::Waiting)),
+                waited_ns: Some(
+                    sums.figures.waited_ns.unwrap_or(0).wrapping_add(open_ns(State::Waiting)),
+                ),
+                switches: Some(sums.figures.switches.unwrap_or(0)),
                 migrations: Some(sums.figures.migrations.unwrap_or(0)),
                 preemptions: Some(sums.figures.preemptions.unwrap_or(0)),
                 waits: Some(sums.waits.clone()),
@@ -178,7 +182,7 @@ impl Tally {
         }
         sums.counted_run_ns = Some(start_ns);
         let figures = &mut sums.figures;
-        figures.switches += 1;
+        *figures.switches.get_or_insert(0) += 1;
         if figures.pcpu.is_some_and(|last| last != pcpu) {
             *figures.migrations.get_or_insert(0) += 1;
         }

@@ -108,12 +108,15 @@ fn a_file_becomes_snapshots() {
     assert_eq!(names, ["domain 1", "domain 2"]);
     // At 5000 after the first record domain 2 runs and domain 1 waits.
     let [first, second] = &middle.vcpus[..] else { panic!("two") };
-    assert_eq!((first.gotten_ns, first.waited_ns), (3_000, 2_000));
-    assert_eq!((second.gotten_ns, second.waited_ns), (1_999, 501));
+    assert_eq!((first.gotten_ns, first.waited_ns), (3_000, Some(2_000)));
+    assert_eq!((second.gotten_ns, second.waited_ns), (1_999, Some(501)));
     assert_eq!(middle.segments.len(), 2);
     let [first, second] = &last.vcpus[..] else { panic!("two") };
-    assert_eq!((first.gotten_ns, first.waited_ns, first.preemptions), (3_499, 5_001, Some(1)));
-    assert_eq!((second.gotten_ns, second.waited_ns, second.switches), (4_999, 501, 1));
+    assert_eq!(
+        (first.gotten_ns, first.waited_ns, first.preemptions),
+        (3_499, Some(5_001), Some(1))
+    );
+    assert_eq!((second.gotten_ns, second.waited_ns, second.switches), (4_999, Some(501), Some(1)));
     let worst = first.waits.as_ref().unwrap().worst.as_ref().unwrap();
     assert_eq!((worst.start_ns, worst.length_ns), (3_000, 5_001));
     assert_eq!((worst.ran[0].domain.as_str(), worst.ran[0].ran_ns), ("domain 2", 4_999));
@@ -194,7 +197,7 @@ fn a_genuine_file_adds_up() {
     assert!(gotten_ns + idle_ns > all_ns - all_ns / 100, "{gotten_ns} + {idle_ns} of {all_ns}");
     for busy in [1, 2, 4] {
         let vcpu = &last.vcpus[busy];
-        let known_ns = vcpu.gotten_ns + vcpu.waited_ns;
+        let known_ns = vcpu.gotten_ns + vcpu.waited_ns.unwrap();
         assert!(known_ns <= length_ns && known_ns > length_ns - length_ns / 100, "{busy}");
     }
     // Each pCPU runs one at a time.

@@ -302,7 +302,7 @@ impl Digest {
                 vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
             };
             for (load, figures) in loads.into_iter().zip(&mut figures) {
-                events.switches += figures.switches;
+                events.switches += figures.switches.unwrap_or(0);
                 events.wakes += load.wakes;
                 events.blocks += load.wakes;
                 let waits = figures.waits.unwrap_or_default();
@@ -312,11 +312,11 @@ impl Digest {
                 });
                 process.times.push(TimeMeasure {
                     gotten_ns: figures.gotten_ns,
-                    waited_ns: figures.waited_ns,
+                    waited_ns: figures.waited_ns.unwrap_or(0),
                     blocked_ns: elapsed_ns
                         .saturating_sub(figures.gotten_ns)
-                        .saturating_sub(figures.waited_ns),
-                    switches: figures.switches,
+                        .saturating_sub(figures.waited_ns.unwrap_or(0)),
+                    switches: figures.switches.unwrap_or(0),
                     migrations: figures.migrations.unwrap_or(0),
                     preemptions: figures.preemptions.unwrap_or(0),
                     waits: Waits::of(waits.histogram, worst),

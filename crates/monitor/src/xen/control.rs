@@ -14,10 +14,12 @@ use libloading::{Library, Symbol};
 
 /// Beyond all versions of the structs that are only partly looked at: 4.20's have up to 136 bytes.
 const ROOM: usize = 256;
+/// libxenctrl keeps memory of this size ready; more costs it system calls each time.
+const PAGE: usize = 4096;
 
 /// Written by the hypervisor, in its own words.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct VcpuInfo {
     /// Which.
     pub vcpu: u32,
@@ -31,6 +33,22 @@ pub struct VcpuInfo {
     pub cpu_time: u64,
     /// Where it runs or ran last.
     pub cpu: u32,
+}
+
+/// A domain, as it is told in the list of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DomainInfo {
+    pub id: u32,
+    /// By somebody in dom0.
+    pub paused: bool,
+    /// Each vCPU that was not taken away waits for an event.
+    pub blocked: bool,
+    /// Running, in ns, of all vCPUs.
+    pub cpu_time: u64,
+    /// vCPUs that were not taken away.
+    pub online: u32,
+    /// All vCPUs: they are numbered from 0 on. While it is being built it has none.
+    pub vcpus: u32,
 }
 
 /// Of Credit and of Credit2 alike.
@@ -62,6 +80,8 @@ pub struct Control {
     handle: NonNull<c_void>,
     get_vcpu: GetVcpu,
     get_domains: GetDomains,
+    /// Of a domain's struct, which differs from release to release, in words of 64 bits.
+    domain_words: usize,
     get_idle: GetIdle,
     /// Credit2's and Credit's.
     get_weight: [GetWeight; 2],
@@ -98,6 +118,7 @@ impl Control {
             let handle = NonNull::new(open(null_mut(), null_mut(), 0))
                 .ok_or("the hypervisor cannot be asked")?;
             Ok(Control {
+                domain_words: domain_words(handle, get_domains).unwrap_or(0),
                 handle,
                 get_vcpu,
                 get_domains,
@@ -110,25 +131,39 @@ impl Control {
         }
     }
 
-    /// The first domain from this number on that is not ending, and whether it is paused; none if
-    /// there is none, or if the hypervisor does not answer.
-    pub fn domain(&self, mut first: u32) -> Option<(u32, bool)> {
+    /// All domains that are not ending; none if the hypervisor does not answer.
+    pub fn domains(&self) -> Option<Vec<DomainInfo>> {
         const ENDING: u64 = 1 << 0;
         const PAUSED: u64 = 1 << 3;
+        const BLOCKED: u64 = 1 << 4;
+        let most = (PAGE / 8).checked_div(self.domain_words)?;
+        let (mut domains, mut first) = (vec![], 0);
         loop {
-            let mut info = [0_u64; ROOM / 8];
-            // SAFETY: room for more than one domain's struct, and one is asked for.
-            let found =
-                unsafe { (self.get_domains)(self.handle.as_ptr(), first, 1, info.as_mut_ptr()) };
-            if found != 1 {
-                return None;
+            let mut infos = [0_u64; PAGE / 8];
+            let (handle, infos_out) = (self.handle.as_ptr(), infos.as_mut_ptr());
+            // SAFETY: there is room for so many structs.
+            let found = unsafe { (self.get_domains)(handle, first, most as c_uint, infos_out) };
+            let found = usize::try_from(found).ok()?;
+            for info in infos.chunks_exact(self.domain_words).take(found) {
+                // Its number in 16 bits, 16 that mean nothing, 32 of flags; six of memory; its CPU
+                // time; how many vCPUs are online, and the highest number of a vCPU, or -1.
+                let &[head, _, _, _, _, _, _, cpu_time, vcpus, ..] = info else { return None };
+                let (id, flags) = ((head & 0xffff) as u32, head >> 32);
+                first = id + 1;
+                if flags & ENDING == 0 {
+                    domains.push(DomainInfo {
+                        id,
+                        paused: flags & PAUSED != 0,
+                        blocked: flags & BLOCKED != 0,
+                        cpu_time,
+                        online: vcpus as u32,
+                        vcpus: ((vcpus >> 32) as u32).wrapping_add(1),
+                    });
+                }
             }
-            // Its number in 16 bits, 16 that mean nothing, 32 of flags.
-            let (domain, flags) = ((info[0] & 0xffff) as u32, info[0] >> 32);
-            if flags & ENDING == 0 {
-                return Some((domain, flags & PAUSED != 0));
+            if found < most {
+                return Some(domains);
             }
-            first = domain + 1;
         }
     }
 
@@ -176,6 +211,19 @@ impl Control {
             tsc_hz: u64::from(khz) * 1000,
         })
     }
+}
+
+/// The size of what is written for a domain, whatever was there before; none if there is no answer.
+fn domain_words(handle: NonNull<c_void>, get_domains: GetDomains) -> Option<usize> {
+    let ask = |before: u64| {
+        let mut info = [before; ROOM / 8];
+        // SAFETY: room for more than one domain's struct, and one is asked for.
+        let found = unsafe { get_domains(handle.as_ptr(), 0, 1, info.as_mut_ptr()) };
+        (found == 1).then_some(info)
+    };
+    let (zeros, ones) = (ask(0)?, ask(u64::MAX)?);
+    let written = |(&zeros, &ones): (&u64, &u64)| (zeros, ones) != (0, u64::MAX);
+    Some(1 + zeros.iter().zip(&ones).rposition(written)?)
 }
 
 impl Drop for Control {

@@ -71,14 +71,17 @@ impl Tracer {
         (chunks.collect(), matches!(self.child.try_wait(), Ok(None)))
     }
 
-    /// What it said last, after it ended.
+    /// Why it ended: what it said last, if it failed by itself.
     pub fn complaint(&mut self) -> String {
+        if !matches!(self.child.try_wait(), Ok(Some(status)) if status.code() > Some(0)) {
+            return "xentrace was ended".to_owned();
+        }
         let mut words = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
             // What is no text it has not said.
             let _ = stderr.read_to_string(&mut words);
         }
-        words.lines().last().unwrap_or("xentrace ended").to_owned()
+        words.lines().last().unwrap_or("xentrace failed").to_owned()
     }
 }
 

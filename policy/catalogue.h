@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What has a name: disciplines, governors, and published policies. For hosts that read names, after
- * steelyard.h with SY_DESCRIBE.
+ * What has a name: disciplines, governors, published policies, and the classes of vCPUs. For hosts that
+ * read or tell names, after steelyard.h with SY_DESCRIBE.
  */
 #ifndef STEELYARD_CATALOGUE_H
 #define STEELYARD_CATALOGUE_H
@@ -19,6 +19,16 @@ static const struct sy_description *const sy_governors[SY_GOVERNORS] = {
 	[SY_APP_SLICE] = &app_slice_description,
 	[SY_BOOST_CREDIT] = &boost_credit_description,
 	[SY_COSCHED] = &cosched_description,
+};
+
+static const char *const sy_class_names[SY_CLASSES] = {
+	[SY_CLASS_PARKED] = "PARKED",
+	[SY_CLASS_BOOST] = "BOOST",
+	[SY_CLASS_UNDER] = "UNDER",
+	[SY_CLASS_OVER] = "OVER",
+	[SY_CLASS_RESERVED] = "RESERVED",
+	[SY_CLASS_CLAIM] = "CLAIM",
+	[SY_CLASS_EXTRA] = "EXTRA",
 };
 
 /* A policy that has a name of its own: a discipline with governors, as published. */

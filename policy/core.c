@@ -36,6 +36,12 @@ const struct sy_published *sy_describe_published(u64 number)
 	return number < SY_PUBLISHED ? &sy_published[number] : 0;
 }
 
+/* Null for none. */
+const char *sy_class_name(u32 number)
+{
+	return number < SY_CLASSES ? sy_class_names[number] : 0;
+}
+
 /*
  * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy, sample: a
  * host in another language checks its own.

@@ -850,4 +850,30 @@ SY_FN s64 sy_credit(const struct sy_policy *p, const struct sy_queue *q, const s
 	}
 }
 
+/*
+ * The class in which the discipline has v. credit2 and fair tell only PARKED apart; who is ahead
+ * there, sy_credit() says.
+ */
+SY_FN enum sy_class sy_class(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_class(v);
+	case SY_CREDIT:
+		return credit_class(p, v);
+	case SY_CREDIT2:
+		return credit2_class(v);
+	case SY_FAIR:
+		return fair_class(v);
+	default:
+		return SY_CLASS_NONE;
+	}
+}
+
+/* Whether v comes before its turn: it was summoned and has not started yet, or is in BOOST. */
+SY_FN bool sy_boosted(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	return v->first || sy_class(p, v) == SY_CLASS_BOOST;
+}
+
 #endif

@@ -235,6 +235,24 @@ enum sy_step {
 	((u32)(a) | (u32)(b) << 4 | (u32)(c) << 8 | (u32)(d) << 12)
 
 /*
+ * In which class a discipline has a vCPU, where its kind of scheduler tells classes apart; names are in
+ * catalogue.h.
+ */
+enum sy_class {
+	SY_CLASS_NONE,
+	SY_CLASS_PARKED, /* kept off the queue: cap or reservation used up, or asleep for a pause loop */
+	/* credit: priorities, the first before the second before the third */
+	SY_CLASS_BOOST, /* it woke with credits left, or has a boost to spend */
+	SY_CLASS_UNDER, /* it had credits left at the last accounting */
+	SY_CLASS_OVER, /* it had none */
+	/* sedf: likewise */
+	SY_CLASS_RESERVED, /* within the slice of its period */
+	SY_CLASS_CLAIM, /* made good in spare time for a slice that it lost */
+	SY_CLASS_EXTRA, /* in spare time */
+	SY_CLASSES
+};
+
+/*
  * A named constant of a policy. Each discipline lists its own once, as
  *	X(NAME, "name", "unit", min, max, "help", "source", default per vintage...)
  * and this describes one for `steelyard policies` and for checking input.

@@ -1775,25 +1775,28 @@ static s64 credit(const struct host_vcpu *v)
 }
 
 #define STATISTICS_HEAD "domain vcpu pcpu weight weight_now slice_now_ns cap_percent gotten_ns waited_ns " \
-			"worst_wait_ns switches migrations resets credit\n"
+			"worst_wait_ns switches migrations resets credit class boosted\n"
 
-/* One line for a vCPU, as of now; resets are those that its domain caused. */
+/* One line for a vCPU, as of now; resets are those that its domain caused; "-" is no class. */
 static int statistics_line(char *text, size_t size, struct host *h, struct host_vcpu *v, u64 now)
 {
 	const struct host_domain *d = v->domain;
+	const char *class;
 	u64 waits_ns = 0;
 
 	if (v->running)
 		charge(h, h->pcpu[v->state.pcpu], now);
 	else if (v->state.runnable && now > v->waits_since_ns)
 		waits_ns = now - v->waits_since_ns;
+	class = sy_class_names[sy_class(&policy, &v->state)];
 	return scnprintf(text, size,
 			 "%u %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-			 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 "\n",
+			 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %s %u\n",
 			 v->unit->domain->domain_id, v->unit->unit_id, v->state.pcpu, d->state.settings.weight,
 			 d->state.weight, d->state.slice_ns, d->state.settings.cap_percent, v->gotten_ns,
 			 v->waited_ns + waits_ns,
-			 max(v->worst_wait_ns, waits_ns), v->switches, v->migrations, d->resets, credit(v));
+			 max(v->worst_wait_ns, waits_ns), v->switches, v->migrations, d->resets, credit(v),
+			 class ?: "-", sy_boosted(&policy, &v->state));
 }
 
 static void cf_check steelyard_dump_settings(const struct scheduler *ops)

@@ -364,6 +364,20 @@ SY_FN s64 credit_credits(const struct sy_vcpu *v)
 	return credit_vcpu_const(v)->credits;
 }
 
+SY_FN enum sy_class credit_class(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	if (credit_vcpu_const(v)->parked)
+		return SY_CLASS_PARKED;
+	switch (credit_priority(p, v)) {
+	case CREDIT_BOOST:
+		return SY_CLASS_BOOST;
+	case CREDIT_UNDER:
+		return SY_CLASS_UNDER;
+	default:
+		return SY_CLASS_OVER;
+	}
+}
+
 /* Debt is forgiven below the floor, so only who has credit left may be summoned out of turn. */
 static inline bool credit_may_borrow(const struct sy_vcpu *v)
 {

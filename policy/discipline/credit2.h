@@ -229,6 +229,12 @@ static inline void credit2_settle(const struct sy_policy *p, const struct sy_que
 	credit2_vcpu(v)->given_ns = credit2_queue_const(q)->given_ns;
 }
 
+/* Of those with work, who counts not in its queue is parked. */
+SY_FN enum sy_class credit2_class(const struct sy_vcpu *v)
+{
+	return v->runnable && !credit2_vcpu_const(v)->loads ? SY_CLASS_PARKED : SY_CLASS_NONE;
+}
+
 static inline void credit2_burn(const struct sy_policy *p, const struct sy_queue *q,
 				struct sy_vcpu *v, u64 ran_ns)
 {

@@ -457,6 +457,13 @@ SY_FN s64 fair_credit(const struct sy_queue *q, const struct sy_vcpu *v)
 					 fair_difference(fair_queue_const(q)->vruntime, s->vruntime);
 }
 
+/* A sleep for a pause loop is a park, too. */
+SY_FN enum sy_class fair_class(const struct sy_vcpu *v)
+{
+	return v->runnable && fair_vcpu_const(v)->place < FAIR_MOVING ? SY_CLASS_PARKED :
+									SY_CLASS_NONE;
+}
+
 /* Order deadline: by hrtick, the queue's timer is set for when who runs has consumed its slice. */
 static inline void fair_set_timer(const struct sy_policy *p, struct fair_queue *f,
 				  const struct fair_vcpu *s, u64 now)

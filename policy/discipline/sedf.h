@@ -355,6 +355,20 @@ SY_FN s64 sedf_credit(const struct sy_vcpu *v)
 	return sv->reserved ? (s64)(sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns)) : 0;
 }
 
+/* Who is blocked is in none: its next wake decides. */
+SY_FN enum sy_class sedf_class(const struct sy_vcpu *v)
+{
+	const struct sedf_vcpu *sv = sedf_vcpu_const(v);
+
+	if (!v->runnable)
+		return SY_CLASS_NONE;
+	if (sv->parked)
+		return SY_CLASS_PARKED;
+	if (sv->reserved)
+		return SY_CLASS_RESERVED;
+	return sv->claim_ns ? SY_CLASS_CLAIM : SY_CLASS_EXTRA;
+}
+
 /* ---- Who is next, for how long ---- */
 
 static inline u64 sedf_order(const struct sedf_vcpu *sv)

@@ -110,7 +110,7 @@ static u64 calls_total;
 	X(block) X(yield) X(spin) X(rank) X(summon) X(spun) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
 	X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) X(reweigh) \
-	X(domain_change) X(vcpu_destroy) X(credit) \
+	X(domain_change) X(vcpu_destroy) X(credit) X(class) X(boosted) \
 	X(sample_ns) X(late_ns) X(sample_begin) X(sample_domain) X(sample_settle)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
@@ -319,6 +319,24 @@ static void check_vcpu(int i, u32 requests)
 	check(vcpu->state->timer_ns == vcpu->timer_ns,
 	      "vCPU %d: timer_ns went from %llu to %llu without SY_TIMER", i,
 	      (unsigned long long)vcpu->timer_ns, (unsigned long long)vcpu->state->timer_ns);
+}
+
+/*
+ * PARKED is told of those with work that the host was asked to park, and of nobody else; boosted, of
+ * those who come first in their queues.
+ */
+static void check_class(int i)
+{
+	enum sy_class class = sy_class(&policy, vcpus[i].state);
+
+	count(CALL_class);
+	count(CALL_boosted);
+	check(class < SY_CLASSES && !sy_class_name(class) == (class == SY_CLASS_NONE), "class %d",
+	      (int)class);
+	check(!vcpus[i].runnable || vcpus[i].parked == (class == SY_CLASS_PARKED),
+	      "vCPU %d is %s, of class %d", i, vcpus[i].parked ? "parked" : "not parked", (int)class);
+	check(!sy_boosted(&policy, vcpus[i].state) || !vcpus[i].waiting || vcpus[i].accounted || !vcpus[i].key,
+	      "vCPU %d is boosted, but comes not first in its queue", i);
 }
 
 static void check_domain(int d, u32 requests)
@@ -1031,6 +1049,8 @@ static void settle(void)
 		check(extreme || !vcpus[i].parked || !vcpus[i].runnable || account_ns || vcpus[i].timer_ns ||
 			      domains[vcpus[i].domain].timer_ns,
 		      "vCPU %d is parked and nothing will unpark it", i);
+	for (int i = 0; i < vcpu_count; i++)
+		check_class(i);
 }
 
 /* ---- Creation ---- */

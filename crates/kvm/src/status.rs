@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a running scheduler knows of its domains and vCPUs, read from the tables of its program.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::mem::{MaybeUninit, offset_of};
 use std::{fs, ptr};
@@ -8,7 +9,7 @@ use std::{fs, ptr};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use steelyard_policy::ffi;
+use steelyard_policy::Standing;
 use steelyard_recording::qemu;
 
 use crate::check::privileged;
@@ -82,6 +83,10 @@ pub struct VcpuStatus {
     pub pcpu: Option<u32>,
     /// What the policy counts in its favour, when it was charged last. Unit: the discipline's own.
     pub credit: i64,
+    /// The class in which the discipline has it, if it tells classes apart.
+    pub class: Option<&'static str>,
+    /// A governor or a wake put it before its turn.
+    pub boosted: bool,
     /// Its times and counts.
     #[serde(flatten)]
     pub times: Times,
@@ -142,21 +147,6 @@ pub struct Standings {
     tables: MapHandle,
 }
 
-/// What the policy says of a vCPU.
-#[derive(Clone, Copy, Debug)]
-pub struct Standing {
-    /// Number of its thread.
-    pub tid: i32,
-    /// Weight of its domain in effect.
-    pub weight: u64,
-    /// Slice in effect, if not that of the discipline.
-    pub slice_ns: Option<u64>,
-    /// What counts in its favour. Unit: the discipline's own.
-    pub credit: i64,
-    /// A governor put it before its turn.
-    pub boosted: bool,
-}
-
 impl Standings {
     /// Those of the scheduler that runs now; none if none of this project's does, or without privilege.
     pub fn find() -> Option<Standings> {
@@ -167,23 +157,14 @@ impl Standings {
         Some(Standings { count, constants, tables })
     }
 
-    /// None if that scheduler has ended.
-    pub fn now(&self) -> Option<Vec<Standing>> {
+    /// By the numbers of their threads; none if that scheduler has ended.
+    pub fn now(&self) -> Option<HashMap<i32, Standing>> {
         if running()? != self.count {
             return None;
         }
         // SAFETY: they are plain numbers, and the map was found as one that has them.
         let tables = unsafe { read::<bss>(&self.tables)? };
-        let standing = |vcpu: &vcpu| {
-            let domain = tables.domains.get(vcpu.domain as usize)?;
-            Some(Standing {
-                tid: vcpu.pid,
-                weight: domain.state.weight,
-                slice_ns: (domain.state.slice_ns != 0).then_some(domain.state.slice_ns),
-                credit: credit(&self.constants, &tables, vcpu),
-                boosted: vcpu.state.boost_ns > 0 || vcpu.state.first > 0,
-            })
-        };
+        let standing = |vcpu: &vcpu| Some((vcpu.pid, standing(&self.constants, &tables, vcpu)?));
         Some(tables.vcpus.iter().filter(|vcpu| vcpu.status != FREE).filter_map(standing).collect())
     }
 }
@@ -222,8 +203,8 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
     let occupied = tables.domains.iter().enumerate().filter(|(_, domain)| domain.pid != 0);
     let domains = occupied.map(|(index, domain)| {
         let own = tables.vcpus.iter().filter(|v| v.status != FREE && v.domain as usize == index);
-        let status =
-            own.map(|vcpu| vcpu_status(domain.pid, vcpu, credit(constants, tables, vcpu), now_ns));
+        let status = own
+            .map(|vcpu| vcpu_status(domain.pid, vcpu, standing(constants, tables, vcpu), now_ns));
         let mut vcpus: Vec<_> = status.collect();
         vcpus.sort_by_key(|vcpu| vcpu.tid);
         DomainStatus {
@@ -252,19 +233,22 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
     }
 }
 
-fn credit(constants: &rodata, tables: &bss, vcpu: &vcpu) -> i64 {
-    let Some(queue) = tables.queues.get(vcpu.queue as usize) else { return 0 };
+/// None while the tables are being written.
+fn standing(constants: &rodata, tables: &bss, vcpu: &vcpu) -> Option<Standing> {
+    let queue = tables.queues.get(vcpu.queue as usize)?;
+    let domain = tables.domains.get(vcpu.domain as usize)?;
     // SAFETY: each is the same struct of the core.
     unsafe {
-        ffi::sy_credit(
+        Some(Standing::of(
             as_core(&constants.policy_constant),
             as_core(&queue.state),
+            as_core(&domain.state),
             as_core(&vcpu.state),
-        )
+        ))
     }
 }
 
-fn vcpu_status(pid: i32, vcpu: &vcpu, credit: i64, now_ns: u64) -> VcpuStatus {
+fn vcpu_status(pid: i32, vcpu: &vcpu, standing: Option<Standing>, now_ns: u64) -> VcpuStatus {
     // Times are counted when a status ends: the one that lasts is added here.
     let since =
         |status| if vcpu.status == status { now_ns.saturating_sub(vcpu.since_ns) } else { 0 };
@@ -277,7 +261,9 @@ fn vcpu_status(pid: i32, vcpu: &vcpu, credit: i64, now_ns: u64) -> VcpuStatus {
             _ => "blocked",
         },
         pcpu: (vcpu.ran_on != u32::MAX).then_some(vcpu.ran_on),
-        credit,
+        credit: standing.map_or(0, |standing| standing.credit),
+        class: standing.and_then(|standing| standing.class),
+        boosted: standing.is_some_and(|standing| standing.boosted),
         times: Times {
             gotten_ns: vcpu.gotten_ns + since(RUNNING),
             waited_ns: vcpu.waited_ns + since(WAITING),
@@ -308,7 +294,7 @@ macro_rules! line {
         // Writing to a String cannot fail.
         let _ = writeln!(
             $out,
-            "{:<13} {:>7} {:>4} {:>9} {:>9} {:>8} {:>7} {:>5} {:>10}",
+            "{:<12} {:>7} {:>4} {:>8} {:>8} {:>8} {:>7} {:>10} {}",
             $($column),*
         );
     };
@@ -325,8 +311,8 @@ impl Status {
         }
         out.push('\n');
         line!(
-            out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "migr",
-            "credit"
+            out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "credit",
+            "class"
         );
         for domain in domains {
             let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus, .. } = domain;
@@ -334,11 +320,14 @@ impl Status {
                 writeln!(out, "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets");
             for vcpu in vcpus {
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
-                let name = format!("  {}", vcpu.name);
-                write_row(&mut out, &name, vcpu.state, &pcpu, vcpu.times, &vcpu.credit.to_string());
+                let class = vcpu.class.unwrap_or_default();
+                let class = format!("{class}{}", if vcpu.boosted { "!" } else { "" });
+                let name = format!(" {}", vcpu.name);
+                let credit = vcpu.credit.to_string();
+                write_row(&mut out, [&name, vcpu.state, &pcpu], vcpu.times, [&credit, &class]);
             }
             if vcpus.len() > 1 {
-                write_row(&mut out, "  together", "", "", *times, "-");
+                write_row(&mut out, [" together", "", ""], *times, ["-", ""]);
             }
         }
         if domains.is_empty() {
@@ -348,8 +337,10 @@ impl Status {
     }
 }
 
-fn write_row(out: &mut String, name: &str, state: &str, pcpu: &str, times: Times, credit: &str) {
-    let seconds = |ns: u64| format!("{:.2}", ns as f64 / 1e9);
+fn write_row(out: &mut String, who: [&str; 3], times: Times, standing: [&str; 2]) {
+    let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
+    let [name, state, pcpu] = who;
+    let [credit, class] = standing;
     line!(
         out,
         name,
@@ -359,8 +350,8 @@ fn write_row(out: &mut String, name: &str, state: &str, pcpu: &str, times: Times
         seconds(times.waited_ns),
         format!("{:.1}", times.worst_wait_ns as f64 / 1e6),
         times.switches,
-        times.migrations,
         credit,
+        class,
     );
 }
 
@@ -378,11 +369,13 @@ mod tests {
             ..Times::default()
         };
         let vcpu = VcpuStatus {
-            name: "CPU 12/KVM".to_owned(),
+            name: "CPU 123/KVM".to_owned(),
             tid: 1,
             state: "running",
             pcpu: Some(123),
             credit: -123_456_789,
+            class: Some("RESERVED"),
+            boosted: false,
             times,
         };
         let domain = DomainStatus {

@@ -219,7 +219,7 @@ pub(crate) static COLUMNS: [Column; 20] = [
     Column {
         title: "CLASS",
         share: false,
-        width: 8,
+        width: 9,
         help: "its class, in the policy's word; !: boosted before its turn",
         text: |row| {
             let class = row.policy(|policy| Some(policy.class.clone().unwrap_or_default()))?;

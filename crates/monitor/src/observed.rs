@@ -159,21 +159,11 @@ impl Observed {
             self.standings = Standings::find();
             now = self.standings.as_ref().and_then(Standings::now);
         }
-        let by_thread: HashMap<i32, _> =
-            now.into_iter().flatten().map(|standing| (standing.tid, standing)).collect();
-        if by_thread.is_empty() {
-            return;
-        }
+        let Some(by_thread) = now else { return };
         let vcpus = snapshot.structure.domains.iter().flat_map(|domain| &domain.vcpus);
         for (vcpu, figures) in vcpus.zip(&mut snapshot.vcpus) {
             let standing = i32::try_from(vcpu.id).ok().and_then(|tid| by_thread.get(&tid));
-            figures.policy = standing.map(|standing| PolicyState {
-                weight: standing.weight,
-                slice_ns: standing.slice_ns,
-                credit: standing.credit,
-                class: None,
-                boosted: standing.boosted,
-            });
+            figures.policy = standing.copied().map(PolicyState::from);
         }
     }
 

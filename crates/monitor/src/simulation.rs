@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use steelyard_simulator::Simulation;
-use steelyard_simulator::measure::{DomainMeasure, Run, Standing, VcpuMeasure};
+use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
 
 use steelyard_recording::{
     Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
@@ -80,12 +80,8 @@ impl SimulationSource {
         for (figures, ran_on) in vcpus.iter_mut().flatten().zip(self.ran_on.iter().flatten()) {
             figures.pcpu = *ran_on;
         }
-        let standings =
-            self.simulation.standings().map(|Standing { weight, slice_ns, credit, boosted }| {
-                PolicyState { weight, slice_ns, credit, class: None, boosted }
-            });
-        for (figures, standing) in vcpus.iter_mut().flatten().zip(standings) {
-            figures.policy = Some(standing);
+        for (figures, standing) in vcpus.iter_mut().flatten().zip(self.simulation.standings()) {
+            figures.policy = Some(PolicyState::from(standing));
         }
         Some(Snapshot {
             structure,

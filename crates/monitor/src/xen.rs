@@ -302,7 +302,7 @@ struct Statistics {
 
 /// By domain and vCPU. The first line names the columns, of which there may be more than are known.
 fn read_statistics(text: &str) -> HashMap<(u64, u64), Statistics> {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 10] = [
         "domain",
         "vcpu",
         "waited_ns",
@@ -311,6 +311,8 @@ fn read_statistics(text: &str) -> HashMap<(u64, u64), Statistics> {
         "weight_now",
         "slice_now_ns",
         "credit",
+        "class",
+        "boosted",
     ];
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default();
@@ -318,14 +320,25 @@ fn read_statistics(text: &str) -> HashMap<(u64, u64), Statistics> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let words = columns.map(|column| words.get(column?).copied());
-        let [domain, vcpu, waited_ns, switches, migrations, weight, slice_ns, credit] = words;
+        let [
+            domain,
+            vcpu,
+            waited_ns,
+            switches,
+            migrations,
+            weight,
+            slice_ns,
+            credit,
+            class,
+            boosted,
+        ] = words;
         let number = |word: Option<&str>| word?.parse::<u64>().ok();
         let policy = PolicyState {
             weight: number(weight)?,
             slice_ns: number(slice_ns).filter(|&slice_ns| slice_ns > 0),
             credit: credit?.parse().ok()?,
-            class: None,
-            boosted: false,
+            class: class.filter(|&class| class != "-").map(str::to_owned),
+            boosted: boosted == Some("1"),
         };
         let statistics = Statistics {
             waited_ns: number(waited_ns)?,
@@ -469,17 +482,19 @@ mod tests {
     #[test]
     fn statistics_are_read_by_the_names_of_their_columns() {
         let text = "domain vcpu pcpu weight weight_now slice_now_ns cap_percent gotten_ns waited_ns \
-                    worst_wait_ns switches migrations resets credit\n\
-                    0 0 1 256 256 0 0 900 100 50 7 2 0 -4000\n\
-                    3 1 0 256 512 3000000 40 800 200 60 8 3 1 9\n\
+                    worst_wait_ns switches migrations resets credit class boosted\n\
+                    0 0 1 256 256 0 0 900 100 50 7 2 0 -4000 - 0\n\
+                    3 1 0 256 512 3000000 40 800 200 60 8 3 1 9 BOOST 1\n\
                     4 0 0 256\n";
         let told = read_statistics(text);
         assert_eq!(told.len(), 2);
         let first = &told[&(0, 0)];
         assert_eq!((first.waited_ns, first.switches, first.migrations), (100, 7, 2));
         assert_eq!((first.policy.credit, first.policy.slice_ns), (-4000, None));
+        assert_eq!((first.policy.class.as_deref(), first.policy.boosted), (None, false));
         let second = &told[&(3, 1)];
         assert_eq!((second.policy.weight, second.policy.slice_ns), (512, Some(3_000_000)));
+        assert_eq!((second.policy.class.as_deref(), second.policy.boosted), (Some("BOOST"), true));
         assert!(read_statistics("").is_empty());
     }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
 
@@ -29,6 +30,10 @@ const MS: u64 = 1_000_000;
 
 /// Two domains on one pCPU, a snapshot every 20 ms.
 fn simulated(snapshots: u64) -> Vec<Snapshot> {
+    simulated_under("credit2", snapshots)
+}
+
+fn simulated_under(policy: &str, snapshots: u64) -> Vec<Snapshot> {
     let setup = Setup {
         host: SimulatedHost::with_pcpus(1),
         domains: vec![
@@ -36,7 +41,7 @@ fn simulated(snapshots: u64) -> Vec<Snapshot> {
             Simulated::new("light", 1).with_task(1, Busy::default()),
         ],
     };
-    let simulation = Simulation::new(&setup, &Policy::named("credit2").unwrap(), 1).unwrap();
+    let simulation = Simulation::new(&setup, &Policy::named(policy).unwrap(), 1).unwrap();
     let end_ns = (snapshots - 1) * 20 * MS;
     let mut source = SimulationSource::new(simulation, "small", 20 * MS, end_ns);
     std::iter::from_fn(|| source.sample()).collect()
@@ -54,6 +59,19 @@ fn read(bytes: &[u8]) -> Result<(Vec<Snapshot>, Ending), RecordingError> {
     let mut recording = Recording::new(Cursor::new(bytes))?;
     let snapshots = (0..recording.len()).map(|number| recording.snapshot(number).unwrap());
     Ok((snapshots.collect(), recording.ending()))
+}
+
+#[test]
+fn classes_of_a_simulation_are_recorded() {
+    let (read, _) = read(&recorded(&simulated_under("credit", 40))).unwrap();
+    let told: BTreeSet<_> = read
+        .iter()
+        .flat_map(|snapshot| &snapshot.vcpus)
+        .map(|vcpu| vcpu.policy.as_ref().map(|policy| (policy.class.as_deref(), policy.boosted)))
+        .collect();
+    // All wake once, at the beginning.
+    let expected = [("BOOST", true), ("OVER", false), ("UNDER", false)];
+    assert_eq!(told, expected.map(|(class, boosted)| Some((Some(class), boosted))).into());
 }
 
 #[test]

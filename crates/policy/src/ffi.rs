@@ -228,6 +228,7 @@ unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_published(number: u64) -> *const CPublished;
+    pub(crate) safe fn sy_class_name(number: u32) -> *const c_char;
     #[cfg(test)]
     safe fn sy_sizes(sizes: &mut [u64; 8]);
 
@@ -452,6 +453,8 @@ unsafe extern "C" {
         now: u64,
     ) -> i64;
     pub safe fn sy_credit(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> i64;
+    pub safe fn sy_class(policy: &Parameters, vcpu: &Vcpu) -> u32;
+    pub safe fn sy_boosted(policy: &Parameters, vcpu: &Vcpu) -> bool;
 }
 
 #[cfg(test)]

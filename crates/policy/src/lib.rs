@@ -229,6 +229,36 @@ pub fn published() -> &'static [(&'static str, &'static str)] {
     &ALL
 }
 
+/// What a policy says of a vCPU at a moment, for who looks on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Weight of its domain in effect, which a governor may have changed.
+    pub weight: u64,
+    /// Slice in effect, if not that of the discipline.
+    pub slice_ns: Option<u64>,
+    /// What counts in its favour; unit: the discipline's own.
+    pub credit: i64,
+    /// The class in which the discipline has it, if it tells classes apart.
+    pub class: Option<&'static str>,
+    /// A governor or a wake put it before its turn.
+    pub boosted: bool,
+}
+
+impl Standing {
+    /// Of a vCPU of this domain, which belongs to this queue.
+    pub fn of(policy: &Parameters, queue: &Queue, domain: &Domain, vcpu: &Vcpu) -> Standing {
+        let class = ffi::sy_class_name(ffi::sy_class(policy, vcpu));
+        Standing {
+            weight: domain.weight,
+            slice_ns: (domain.slice_ns > 0).then_some(domain.slice_ns),
+            credit: ffi::sy_credit(policy, queue, vcpu),
+            // SAFETY: null or a constant that lives as long as the program.
+            class: (!class.is_null()).then(|| unsafe { text(class) }),
+            boosted: ffi::sy_boosted(policy, vcpu),
+        }
+    }
+}
+
 struct Description {
     name: &'static str,
     help: &'static str,

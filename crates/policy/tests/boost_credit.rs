@@ -190,10 +190,12 @@ fn time_is_taken_from_boost_credit_first() {
     books.run(0, 0, 0);
     assert_eq!((boosts(&books)[0][0], books.credits()[0][0]), (MS, 30_000));
     assert_eq!(books.priorities()[0], [BOOST]);
+    assert!(books.standings()[0].boosted);
     // 999 ns are less than a credit.
     books.run(0, 0, MS - 999);
     assert_eq!((boosts(&books)[0][0], books.credits()[0][0]), (999, 30_000));
     assert_eq!(books.priorities()[0], [UNDER]);
+    assert!(!books.standings()[0].boosted);
     // What boost credit does not cover is debited.
     books.run(0, 0, 5 * MS + 999);
     assert_eq!((boosts(&books)[0][0], books.credits()[0][0]), (0, 25_000));

@@ -170,6 +170,33 @@ fn a_wake_is_boosted_until_the_next_tick() {
     assert_eq!(host.tasks[b].ran_ns, 30 * MS);
 }
 
+/// The class by the books: UNDER at first, OVER when the credits are used up, parked with a cap, and
+/// UNDER again with new ones. BOOST from a wake with credits left to the next tick.
+#[test]
+fn the_class_follows_the_credits() {
+    let mut books = Books::new("credit", 1);
+    books.add(256, 0, 1);
+    books.add(256, 10, 1);
+    let classes = |books: &Books| -> Vec<_> {
+        books.standings().iter().map(|s| (s.class.unwrap_or("none"), s.boosted)).collect()
+    };
+    assert_eq!(classes(&books), [("UNDER", false); 2]);
+    books.run(0, 0, 30 * MS);
+    books.run(1, 0, 30 * MS);
+    books.account();
+    assert_eq!(classes(&books), [("OVER", false), ("PARKED", false)]);
+    for _ in 0..9 {
+        books.account();
+    }
+    assert_eq!(classes(&books), [("UNDER", false); 2]);
+    for (d, vcpus) in &mut books.domains {
+        sy_wake(&books.p, &mut books.q, d, &mut vcpus[0], 1);
+    }
+    assert_eq!(classes(&books), [("BOOST", true); 2]);
+    books.run(0, 0, 0);
+    assert_eq!(classes(&books), [("UNDER", false), ("BOOST", true)]);
+}
+
 /// Who is OVER wakes without boost: it does not preempt.
 #[test]
 fn no_boost_without_credits() {

@@ -156,6 +156,33 @@ fn a_short_block_loses_the_slice_or_keeps_it() {
     assert_eq!(play("lost", 1), expected);
 }
 
+/// A as above: within its slice, blocked, woken without; without extra time it is parked, with it the
+/// claim is used up at 5.5 and then there is spare time, until the next period.
+#[test]
+fn the_class_tells_a_slice_from_spare_time() {
+    let play = |extra_time: u64| {
+        let mut host = Host::new("sedf");
+        let a = host.add(reservation(10, 4, extra_time), 1);
+        let b = host.add(reservation(20, 4, 1), 1);
+        host.wake(a);
+        host.wake(b);
+        host.run_until(MS);
+        let runs = host.class(a);
+        host.block(a);
+        host.run_until(3 * MS);
+        let sleeps = host.class(a);
+        host.wake(a);
+        let later = [4, 6, 11].map(|at_ms| {
+            host.run_until(at_ms * MS);
+            host.class(a)
+        });
+        assert_eq!((runs, sleeps), (Some("RESERVED"), None));
+        later
+    };
+    assert_eq!(play(0), [Some("PARKED"), Some("PARKED"), Some("RESERVED")]);
+    assert_eq!(play(1), [Some("CLAIM"), Some("EXTRA"), Some("RESERVED")]);
+}
+
 /// A has 4 of 10 ms, runs 0..1 and sleeps beyond its deadline; the wake at 14 starts a period with a
 /// full slice and deadline 24. B, 10 of 20 ms, has deadlines 20 and 40.
 #[test]

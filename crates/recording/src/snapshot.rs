@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use steelyard_policy::Standing;
 use steelyard_simulator::measure::{Segment, WorstWait};
 
 /// The host and everybody on it at one moment.
@@ -148,10 +149,16 @@ pub struct PolicyState {
     pub slice_ns: Option<u64>,
     /// What is counted in its favour; unit: the discipline's own.
     pub credit: i64,
-    /// In which class of the policy it is, in the policy's own word.
+    /// The class in which the policy has it, if it tells classes apart.
     pub class: Option<String>,
     /// A governor or a wake put it before its turn.
     pub boosted: bool,
+}
+
+impl From<Standing> for PolicyState {
+    fn from(Standing { weight, slice_ns, credit, class, boosted }: Standing) -> PolicyState {
+        PolicyState { weight, slice_ns, credit, class: class.map(str::to_owned), boosted }
+    }
 }
 
 /// Single waits, from runnable to running.

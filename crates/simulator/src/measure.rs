@@ -195,19 +195,6 @@ pub struct TaskValue {
     pub value: Option<f64>,
 }
 
-/// What the policy says of a vCPU at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Weight of its domain in effect, which a governor may have changed.
-    pub weight: u64,
-    /// Slice in effect, if not that of the discipline.
-    pub slice_ns: Option<u64>,
-    /// What counts in its favour; unit: the discipline's own.
-    pub credit: i64,
-    /// A governor put it before its turn.
-    pub boosted: bool,
-}
-
 /// Who ran where, over a window of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use steelyard_policy::ffi::*;
-use steelyard_policy::{Policy, request};
+use steelyard_policy::{Policy, Standing, request};
 
 pub const BOOST: u64 = 0;
 pub const UNDER: u64 = 1;
@@ -76,6 +76,12 @@ impl Books {
         let of = |(_, vcpus): &(_, Vec<Vcpu>)| {
             vcpus.iter().map(|v| sy_credit(&self.p, &self.q, v)).collect()
         };
+        self.domains.iter().map(of).collect()
+    }
+
+    /// Of each domain's first vCPU.
+    pub fn standings(&self) -> Vec<Standing> {
+        let of = |(d, vcpus): &(Domain, Vec<Vcpu>)| Standing::of(&self.p, &self.q, d, &vcpus[0]);
         self.domains.iter().map(of).collect()
     }
 

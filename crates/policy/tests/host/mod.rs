@@ -4,7 +4,7 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use steelyard_policy::ffi::*;
-use steelyard_policy::{Policy, request, verdict};
+use steelyard_policy::{Policy, Standing, request, verdict};
 
 pub const MS: u64 = 1_000_000;
 pub const STEP_NS: u64 = MS / 10;
@@ -62,6 +62,12 @@ impl Host {
     pub fn set(mut self, parameter: &str, value: &str) -> Host {
         self.policy.set(parameter, value).expect("a parameter of the policy");
         self
+    }
+
+    /// The class in which the policy has a task now.
+    pub fn class(&self, task: usize) -> Option<&'static str> {
+        let Task { vcpu, domain, .. } = &self.tasks[task];
+        Standing::of(self.policy.parameters(), &self.queue, &self.domains[*domain], vcpu).class
     }
 
     /// A domain with this many vCPUs; returns the number of its first task.

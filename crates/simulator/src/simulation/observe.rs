@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
-use steelyard_policy::ffi;
+use steelyard_policy::{Sample, Standing};
 
 use crate::fairness::Usable;
 use crate::measure::{
-    DomainMeasure, PcpuMeasure, Ran, Run, Segment, Standing, TaskMeasure, TimeMeasure, Trace,
-    VcpuMeasure,
+    DomainMeasure, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TimeMeasure, Trace, VcpuMeasure,
 };
 use crate::waits::WaitRecorder;
 
@@ -194,13 +193,13 @@ impl Simulation {
     }
 
     /// What governors want to know of a domain, from the start up to now.
-    pub(super) fn sums(&self, domain: usize) -> ffi::Sample {
+    pub(super) fn sums(&self, domain: usize) -> Sample {
         let entry = &self.domains[domain];
-        let mut sums = ffi::Sample {
+        let mut sums = Sample {
             interval_ns: self.now_ns,
             packets: entry.packets,
             late_waits: entry.late_waits,
-            ..ffi::Sample::default()
+            ..Sample::default()
         };
         for vcpu in entry.vcpus.clone() {
             let entry = &self.vcpus[vcpu as usize];
@@ -304,12 +303,7 @@ impl Simulation {
         self.vcpus.iter().map(|vcpu| {
             let domain = &self.domains[vcpu.domain as usize].state;
             let queue = &self.queues[vcpu.queue as usize].state;
-            Standing {
-                weight: domain.weight,
-                slice_ns: (domain.slice_ns > 0).then_some(domain.slice_ns),
-                credit: ffi::sy_credit(&self.policy, queue, &vcpu.state),
-                boosted: vcpu.state.boost_ns > 0 || vcpu.state.first > 0,
-            }
+            Standing::of(&self.policy, queue, domain, &vcpu.state)
         })
     }
 

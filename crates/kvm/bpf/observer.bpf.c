@@ -29,13 +29,8 @@ struct pcpu {
 
 struct pcpu pcpus[MAX_PCPUS];
 
-/* By the number of the thread. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_THREADS);
-	__type(key, s32);
-	__type(value, struct thread);
-} threads SEC(".maps");
+/* A table of its own: one of the kernel's costs some more cold lines per event, and a copy to read. */
+struct thread threads[MAX_THREADS];
 
 /* struct segment, struct other_run. The loader sets its size. */
 struct {
@@ -67,19 +62,49 @@ static __always_inline bool is_watched(const char *name)
 	return name[0] == 'C' && name[1] == 'P' && name[2] == 'U' && name[3] == ' ';
 }
 
+/* The i-th where this thread may be. Those of numbers that follow on each other lie apart (Fibonacci hashing). */
+static __always_inline struct thread *place(s32 tid, u32 i)
+{
+	u32 first = ((u32)tid * 2654435769u) >> (32 - THREAD_BITS);
+
+	return &threads[(first + i) & (MAX_THREADS - 1)];
+}
+
+static __always_inline struct thread *find(s32 tid)
+{
+	for (u32 i = 0; i < PLACES; i++) {
+		struct thread *t = place(tid, i);
+
+		if (t->tid == tid)
+			return t;
+	}
+	return NULL;
+}
+
+/* A place, zeros but for the thread's number, or for what is to stand in its place. */
+static __always_inline struct thread *claim(s32 tid, s32 as)
+{
+	for (u32 i = 0; i < PLACES; i++) {
+		struct thread *t = place(tid, i);
+
+		if (!t->tid && !__sync_val_compare_and_swap(&t->tid, 0, as))
+			return t;
+	}
+	__sync_fetch_and_add(&unwatched, 1);
+	return NULL;
+}
+
 /* Of who is watched; NULL if there is no room. */
 static __always_inline struct thread *thread_of(struct task_struct *p)
 {
-	struct thread fresh = {}, *t;
-	s32 tid = p->pid;
+	struct thread *t = find(p->pid);
 
-	t = bpf_map_lookup_elem(&threads, &tid);
 	if (t)
 		return t;
-	fresh.process = p->tgid;
-	if (bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST))
-		__sync_fetch_and_add(&unwatched, 1);
-	return bpf_map_lookup_elem(&threads, &tid);
+	t = claim(p->pid, p->pid);
+	if (t)
+		t->process = p->tgid;
+	return t;
 }
 
 static __always_inline void tell(s32 tid, u32 cpu, u64 start_ns, u64 end_ns)
@@ -130,14 +155,25 @@ static __always_inline void end_wait(struct thread *t)
 	t->waits_at = 0;
 }
 
+/* The place is nobody's. */
+static __always_inline void release(struct thread *t)
+{
+	end_wait(t);
+	__builtin_memset(&t->status, 0, sizeof(*t) - __builtin_offsetof(struct thread, status));
+	__sync_lock_test_and_set(&t->tid, 0);
+}
+
 static __always_inline void forget(struct task_struct *p)
 {
 	s32 tid = p->pid;
-	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
 
-	if (t)
-		end_wait(t);
-	bpf_map_delete_elem(&threads, &tid);
+	/* All, should it have got two: see observer_find. */
+	for (u32 i = 0; i < PLACES; i++) {
+		struct thread *t = place(tid, i);
+
+		if (t->tid == tid)
+			release(t);
+	}
 }
 
 /* From now on it has this status, on or at this pCPU. */
@@ -263,24 +299,33 @@ SEC("iter/task")
 int observer_find(struct bpf_iter__task *context)
 {
 	struct task_struct *p = context->task;
-	struct thread fresh = {};
-	s32 tid;
+	struct thread *t;
+	u64 now;
 
-	if (!p || !is_watched(p->comm))
+	if (!p || !is_watched(p->comm) || find(p->pid))
 		return 0;
-	tid = p->pid;
-	fresh.process = p->tgid;
-	fresh.seen_ns = bpf_ktime_get_ns();
-	fresh.since_ns = fresh.seen_ns;
-	fresh.status = THREAD_BLOCKED;
+	t = claim(p->pid, -1);
+	if (!t)
+		return 0;
+	now = bpf_ktime_get_ns();
+	t->process = p->tgid;
+	t->seen_ns = now;
+	t->since_ns = now;
+	t->status = THREAD_BLOCKED;
 	if (p->on_cpu) {
-		fresh.status = THREAD_RUNNING;
-		fresh.cpu = cpu_of(p) + 1;
+		t->status = THREAD_RUNNING;
+		t->cpu = cpu_of(p) + 1;
 	} else if (p->on_rq && !state_of(p)) {
-		fresh.status = THREAD_WAITING;
-		fresh.waits_at = cpu_of(p) + 1;
+		t->status = THREAD_WAITING;
+		wait_at(t, cpu_of(p), now);
 	}
-	if (!bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST) && fresh.waits_at)
-		__sync_fetch_and_add(&pcpu_of(fresh.waits_at - 1)->waiting, 1);
+	/*
+	 * What happened to it meanwhile got it a place, and knows better. Only if that happens in the moment
+	 * between these two has it two places, of which the first counts.
+	 */
+	if (find(p->pid))
+		release(t);
+	else
+		__sync_lock_test_and_set(&t->tid, p->pid);
 	return 0;
 }

@@ -3,7 +3,10 @@
 #ifndef STEELYARD_OBSERVER_H
 #define STEELYARD_OBSERVER_H
 
-#define MAX_THREADS 16384
+/* Places for them. A thread has one of PLACES that follow on each other, see place(). */
+#define THREAD_BITS 14
+#define MAX_THREADS (1 << THREAD_BITS)
+#define PLACES 16
 /* A power of two: a number is brought into range by a mask. On a larger host two pCPUs share a place. */
 #define MAX_PCPUS 1024
 
@@ -14,22 +17,27 @@ enum thread_status {
 	THREAD_RUNNING,
 };
 
-/* seen_ns + gotten_ns + waited_ns + blocked_ns = since_ns, if no window cuts something off. */
+/*
+ * seen_ns + gotten_ns + waited_ns + blocked_ns = since_ns, if no window cuts something off. What changes with
+ * each wake and run fills the first line of the cache: that it is cold is most of what an event costs.
+ */
 struct thread {
-	u64 seen_ns; /* first */
+	s32 tid; /* 0: nobody's place; -1: somebody's, in a moment */
+	u32 status;
+	u32 cpu; /* number + 1 of the pCPU where it runs or ran last; 0: not seen running */
+	u32 waits_at; /* number + 1 of the pCPU where it waits; 0: it does not */
 	u64 since_ns; /* of its status */
 	u64 gotten_ns;
 	u64 waited_ns;
 	u64 blocked_ns;
 	u64 worst_wait_ns;
 	u64 switches;
+
+	u64 seen_ns; /* first */
 	u64 migrations;
 	u64 preemptions;
 	s32 process;
-	u32 status;
-	u32 cpu; /* number + 1 of the pCPU where it runs or ran last; 0: not seen running */
-	u32 waits_at; /* number + 1 of the pCPU where it waits; 0: it does not */
-};
+} __attribute__((aligned(64)));
 
 /* Instead of the number of a pCPU. */
 #define WAITED 0xffffffffu

@@ -11,7 +11,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder, set_print};
+use libbpf_rs::{Iter, OpenObject, RingBuffer, RingBufferBuilder, set_print};
 use serde::Serialize;
 
 use crate::KvmError;
@@ -30,8 +30,6 @@ const RUNNING: u32 = 3;
 const RING_BYTES: usize = 512 << 10;
 const LEAST_RING_BYTES: usize = 2 << 20;
 const MOST_RING_BYTES: usize = 8 << 20;
-/// Threads that are read at a time.
-const BATCH: u32 = 1024;
 /// A thread changes rarely while it is read; never so often one after the other.
 const ATTEMPTS: usize = 3;
 
@@ -192,7 +190,7 @@ impl Observer {
         let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return (0, vec![]) };
         let from_ns = state.from_ns;
         let mut threads = vec![];
-        self.each_thread(|tid, thread| threads.push(finish(tid, thread, from_ns, until_ns)));
+        self.each_thread(|_| true, |thread| threads.push(finish(thread, from_ns, until_ns)));
         (until_ns - from_ns, threads)
     }
 
@@ -212,24 +210,8 @@ impl Observer {
     /// What each thread got up to now, by its number.
     pub fn threads(&self, now_ns: u64, figures: &mut HashMap<i32, ThreadFigures>) {
         figures.clear();
-        self.each_thread(|tid, thread| {
-            let mut thread = *thread;
-            for _ in 0..ATTEMPTS {
-                if is_whole(&thread) {
-                    break;
-                }
-                let mut bytes = [0; size_of::<thread>()];
-                let found = self.skeleton.maps.threads.lookup_into(
-                    &tid.to_ne_bytes(),
-                    &mut bytes,
-                    MapFlags::ANY,
-                );
-                if !matches!(found, Ok(true)) {
-                    return;
-                }
-                thread = read(&bytes);
-            }
-            figures.extend(to_figures(&thread, now_ns).map(|of_thread| (tid, of_thread)));
+        self.each_thread(is_whole, |thread| {
+            figures.extend(to_figures(thread, now_ns).map(|of_thread| (thread.tid, of_thread)));
         });
     }
 
@@ -253,24 +235,28 @@ impl Observer {
         }
     }
 
-    fn each_thread(&self, mut each: impl FnMut(i32, &thread)) {
-        let batches = self.skeleton.maps.threads.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
-        for (key, value) in batches.into_iter().flatten() {
-            if let (Ok(key), true) = (key.try_into(), value.len() == size_of::<thread>()) {
-                each(i32::from_ne_bytes(key), &read(&value));
+    /// Who is watched, read again if it changes meanwhile.
+    fn each_thread(&self, is_whole: fn(&thread) -> bool, mut each: impl FnMut(&thread)) {
+        let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return };
+        for place in &state.threads {
+            // SAFETY: a number that the program changes.
+            let tid = || unsafe { ptr::read_volatile(&raw const place.tid) };
+            // SAFETY: numbers that the program changes: any bytes are a thread.
+            let thread = || unsafe { ptr::read_volatile(place) };
+            if tid() > 0 {
+                let mut read = thread();
+                for _ in 1..ATTEMPTS {
+                    if is_whole(&read) {
+                        break;
+                    }
+                    read = thread();
+                }
+                // Whose place is given up meanwhile is gone.
+                if read.tid > 0 && tid() == read.tid {
+                    each(&read);
+                }
             }
         }
-    }
-}
-
-/// A `struct thread` out of its bytes; zeros if they are fewer.
-fn read(bytes: &[u8]) -> thread {
-    let mut value = MaybeUninit::<thread>::zeroed();
-    let length = bytes.len().min(size_of::<thread>());
-    // SAFETY: no more is copied than there is room for, and any bytes are a struct of plain numbers.
-    unsafe {
-        ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), length);
-        value.assume_init()
     }
 }
 
@@ -319,12 +305,12 @@ fn to_figures(thread: &thread, now_ns: u64) -> Option<ThreadFigures> {
 }
 
 /// Adds the status that lasts until the end.
-fn finish(tid: i32, thread: &thread, from_ns: u64, until_ns: u64) -> Threads {
+fn finish(thread: &thread, from_ns: u64, until_ns: u64) -> Threads {
     let last_ns = until_ns.saturating_sub(thread.since_ns.max(from_ns));
     let lasts = |status| if thread.status == status { last_ns } else { 0 };
     Threads {
         process: thread.process,
-        tid,
+        tid: thread.tid,
         gotten_ns: thread.gotten_ns + lasts(RUNNING),
         waited_ns: thread.waited_ns + lasts(WAITING),
         blocked_ns: thread.blocked_ns + lasts(BLOCKED),

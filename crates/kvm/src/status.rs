@@ -10,6 +10,7 @@ use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 use steelyard_policy::Standing;
+use steelyard_recording::qemu;
 
 use crate::check::privileged;
 use crate::skeleton::scheduler::types::{bss, rodata, vcpu};
@@ -209,7 +210,7 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
         DomainStatus {
             name: fs::read(format!("/proc/{}/cmdline", domain.pid))
                 .ok()
-                .and_then(|command| guest_name(&command))
+                .and_then(|command| qemu::guest_name(&command))
                 .unwrap_or_else(|| name(&format!("/proc/{}/comm", domain.pid))),
             pid: domain.pid,
             weight: domain.state.settings.weight,
@@ -277,14 +278,6 @@ fn vcpu_status(pid: i32, vcpu: &vcpu, standing: Option<Standing>, now_ns: u64) -
 
 fn name(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "(gone)".to_owned(), |name| name.trim().to_owned())
-}
-
-/// The VM's name out of QEMU's command line: `-name NAME` or `-name guest=NAME`, options after a comma.
-fn guest_name(command: &[u8]) -> Option<String> {
-    let mut words = command.split(|&byte| byte == 0).skip_while(|&word| word != b"-name");
-    let options = String::from_utf8_lossy(words.nth(1)?).into_owned();
-    let first = options.split(',').next()?;
-    Some(first.strip_prefix("guest=").unwrap_or(first).to_owned())
 }
 
 /// The kernel's monotonic clock, which is the program's.
@@ -365,15 +358,6 @@ fn write_row(out: &mut String, who: [&str; 3], times: Times, standing: [&str; 2]
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_vm_has_the_name_that_qemu_was_given() {
-        let name = |command: &str| guest_name(command.replace(' ', "\0").as_bytes());
-        assert_eq!(name("qemu -name guest=web,debug-threads=on -m 1").as_deref(), Some("web"));
-        assert_eq!(name("qemu -name web -m 1").as_deref(), Some("web"));
-        assert_eq!(name("qemu -m 1"), None);
-        assert_eq!(name("qemu -name"), None);
-    }
 
     #[test]
     fn the_table_fits_80_columns() {

@@ -26,7 +26,7 @@ pub use fill_screen::{ScreenError, fill_screen};
 pub use full_screen::{FullScreen, give_back};
 pub use interval::{DomainInterval, Interval, Past, Rates, Timeline, VcpuInterval};
 pub use linux::{LinuxError, LinuxSource};
-pub use metrics::{OPENMETRICS, to_openmetrics};
+pub use metrics::{Exposition, OPENMETRICS};
 pub use perfetto::PerfettoTrace;
 pub use screen::{Action, Looks, Screen};
 pub use simulation::SimulationSource;

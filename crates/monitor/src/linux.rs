@@ -181,8 +181,8 @@ impl LinuxSource {
             None => Arc::new(self.describe(idle_ns.len() as u32)),
         };
         self.structure = Some(structure.clone());
-        let mut snapshot =
-            Snapshot { structure, time_ns, idle_ns, vcpus, segments: vec![], others: vec![] };
+        let (segments, others) = (vec![], vec![]);
+        let mut snapshot = Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, lost };
         if let Ok(observed) = &mut self.observed {
             observed.complete(&mut snapshot);
         }

@@ -1,174 +1,228 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A snapshot as OpenMetrics, for Prometheus. Series are bounded: a few per vCPU, a histogram per
+//! A snapshot as OpenMetrics 1.0, for Prometheus. Series are bounded: a few per vCPU, a histogram per
 //! domain.
 
 use std::collections::HashSet;
-use std::fmt;
+use std::fmt::{self, Display, Formatter, Write as _};
+use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
+use steelyard_recording::{Domain, Figures, PolicyState, Snapshot, Structure};
 
-use steelyard_recording::{Domain, Figures, PolicyState, Snapshot};
-
-/// The media type of [`to_openmetrics`].
+/// The media type of what [`Exposition`] writes.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the histograms' buckets.
-const BOUNDS_NS: [u64; 11] = [
-    1_000,
-    10_000,
-    100_000,
-    300_000,
-    1_000_000,
-    3_000_000,
-    10_000_000,
-    30_000_000,
-    100_000_000,
-    1_000_000_000,
-    10_000_000_000,
+/// Upper bounds of the histograms' buckets, and how they are written, in seconds.
+const BOUNDS: [(u64, &str); 12] = [
+    (1_000, "0.000001"),
+    (10_000, "0.00001"),
+    (100_000, "0.0001"),
+    (300_000, "0.0003"),
+    (1_000_000, "0.001"),
+    (3_000_000, "0.003"),
+    (10_000_000, "0.01"),
+    (30_000_000, "0.03"),
+    (100_000_000, "0.1"),
+    (1_000_000_000, "1.0"),
+    (10_000_000_000, "10.0"),
+    (u64::MAX, "+Inf"),
 ];
 
-/// As the OpenMetrics format wants it; described in `docs/monitor.md`.
-pub fn to_openmetrics(snapshot: &Snapshot) -> String {
-    let mut registry = Registry::with_prefix("steelyard");
-    registry.register_collector(Box::new(Exposition(snapshot.clone())));
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = text::encode(&mut out, &registry);
-    out
+/// Writes snapshots as the OpenMetrics format wants them; described in `docs/monitor.md`.
+#[derive(Default)]
+pub struct Exposition {
+    /// Whose labels these are.
+    structure: Option<Arc<Structure>>,
+    domains: Vec<String>,
+    vcpus: Vec<String>,
 }
 
-#[derive(Debug)]
-struct Exposition(Snapshot);
-
-impl Collector for Exposition {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let Exposition(snapshot) = self;
-        let structure = &snapshot.structure;
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let labels = Labels::new(&structure.domains);
-
-        let (help, unit) = ("Time in which no task ran", Some(&Unit::Seconds));
-        let mut idle = encoder.encode_descriptor("pcpu_idle", help, unit, MetricType::Counter)?;
+impl Exposition {
+    /// Appends a snapshot.
+    pub fn write(&mut self, snapshot: &Snapshot, out: &mut String) {
+        self.set_structure(&snapshot.structure);
+        let mut idle = Family::counter(out, "pcpu_idle_seconds", "Time in which no task ran");
         for (pcpu, &idle_ns) in snapshot.idle_ns.iter().enumerate() {
-            let label = [("pcpu", pcpu.to_string())];
-            ConstCounter::new(seconds(idle_ns)).encode(idle.encode_family(&label)?)?;
+            idle.sample(&format!("pcpu=\"{pcpu}\""), Seconds(idle_ns));
         }
+        self.write_domains(snapshot, out);
+        self.write_vcpus(snapshot, out);
+        self.write_waits(snapshot, out);
+        let help = "Single runs and waits that are missing: there was no room for them";
+        Family::counter(out, "lost_events", help).sample("", snapshot.lost);
+        out.push_str("# EOF\n");
+    }
 
-        let mut per_domain = |name, help, value: fn(&Domain) -> u32| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (domain, label) in structure.domains.iter().zip(&labels.domains) {
-                let family = family.encode_family(label)?;
-                ConstGauge::new(i64::from(value(domain))).encode(family)?;
+    fn write_domains(&self, snapshot: &Snapshot, out: &mut String) {
+        let domains = &snapshot.structure.domains;
+        let mut gauge = |name, help, value: fn(&Domain) -> u32| {
+            let mut family = Family::gauge(out, name, help);
+            for (domain, labels) in domains.iter().zip(&self.domains) {
+                family.sample(labels, value(domain));
             }
-            Ok(())
         };
-        per_domain("domain_weight", "Weight, 256 being the usual one", |domain| domain.weight)?;
+        gauge("domain_weight", "Weight, 256 being the usual one", |domain| domain.weight);
         let help = "Most CPU time, in percent of one pCPU; 0: no limit";
-        per_domain("domain_cap_percent", help, |domain| domain.cap_percent)?;
+        gauge("domain_cap_percent", help, |domain| domain.cap_percent);
 
-        let mut per_policy = |name, help, unit, value: fn(&PolicyState) -> Option<f64>| {
-            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
-            let mut figures = snapshot.vcpus.iter();
-            for (domain, label) in structure.domains.iter().zip(&labels.domains) {
-                let vcpus = figures.by_ref().take(domain.vcpus.len());
-                // Of the domain, though it is told with each vCPU.
-                let told: Vec<_> = vcpus.filter_map(|vcpu| vcpu.policy.as_ref()).collect();
-                if let Some(value) = told.first().and_then(|policy| value(policy)) {
-                    ConstGauge::new(value).encode(family.encode_family(label)?)?;
-                }
-            }
-            Ok(())
-        };
+        // Of the domain, though it is told with each vCPU.
+        let policies =
+            self.domains.iter().zip(by_domain(snapshot)).filter_map(|(labels, vcpus)| {
+                Some((labels, vcpus.iter().find_map(|vcpu| vcpu.policy.as_ref())?))
+            });
+        let policies: Vec<(&String, &PolicyState)> = policies.collect();
         let help = "Weight in effect, which a governor may have changed";
-        let name = "domain_weight_in_effect";
-        per_policy(name, help, None, |policy| Some(policy.weight as f64))?;
+        let mut family = Family::gauge(out, "domain_weight_in_effect", help);
+        for (labels, policy) in &policies {
+            family.sample(labels, policy.weight);
+        }
         let help = "Slice in effect, if it is not that of the policy";
-        per_policy("domain_slice", help, Some(&Unit::Seconds), |policy| {
-            policy.slice_ns.map(|slice_ns| slice_ns as f64 / 1e9)
-        })?;
+        let mut family = Family::gauge(out, "domain_slice_seconds", help);
+        for (labels, policy) in policies {
+            if let Some(slice_ns) = policy.slice_ns {
+                family.sample(labels, Seconds(slice_ns));
+            }
+        }
+    }
 
-        let mut per_vcpu = |name, help, unit, value: &dyn Fn(&Figures) -> Option<f64>| {
-            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
-            for (vcpu, label) in snapshot.vcpus.iter().zip(&labels.vcpus) {
-                if let Some(value) = value(vcpu) {
-                    ConstCounter::new(value).encode(family.encode_family(label)?)?;
+    fn write_vcpus(&self, snapshot: &Snapshot, out: &mut String) {
+        let vcpus = || snapshot.vcpus.iter().zip(&self.vcpus);
+        let mut times = |name, help, ns: fn(&Figures) -> Option<u64>| {
+            let mut family = Family::counter(out, name, help);
+            for (vcpu, labels) in vcpus() {
+                if let Some(ns) = ns(vcpu) {
+                    family.sample(labels, Seconds(ns));
                 }
             }
-            Ok(())
         };
-        let unit = Some(&Unit::Seconds);
-        per_vcpu("vcpu_run", "Time running", unit, &|vcpu| Some(seconds(vcpu.gotten_ns)))?;
-        let help = "Time runnable and not running";
-        per_vcpu("vcpu_wait", help, unit, &|vcpu| vcpu.waited_ns.map(seconds))?;
-        let help = "Starts on a pCPU";
-        let optional = |count: Option<u64>| count.map(|count| count as f64);
-        per_vcpu("vcpu_switches", help, None, &|vcpu| optional(vcpu.switches))?;
-        let help = "Starts on another pCPU than before";
-        per_vcpu("vcpu_migrations", help, None, &|vcpu| optional(vcpu.migrations))?;
+        times("vcpu_run_seconds", "Time running", |vcpu| Some(vcpu.gotten_ns));
+        times("vcpu_wait_seconds", "Time runnable and not running", |vcpu| vcpu.waited_ns);
+        let mut counts = |name, help, count: fn(&Figures) -> Option<u64>| {
+            let mut family = Family::counter(out, name, help);
+            for (vcpu, labels) in vcpus() {
+                if let Some(count) = count(vcpu) {
+                    family.sample(labels, count);
+                }
+            }
+        };
+        counts("vcpu_switches", "Starts on a pCPU", |vcpu| vcpu.switches);
+        counts("vcpu_migrations", "Starts on another pCPU than before", |vcpu| vcpu.migrations);
         let help = "Losses of a pCPU while it could have gone on";
-        per_vcpu("vcpu_preemptions", help, None, &|vcpu| optional(vcpu.preemptions))?;
+        counts("vcpu_preemptions", help, |vcpu| vcpu.preemptions);
+    }
 
+    fn write_waits(&self, snapshot: &Snapshot, out: &mut String) {
         let help = "Single waits of the vCPUs, from runnable to running";
-        let name = "domain_waits";
-        let mut waits = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-        let mut figures = snapshot.vcpus.iter();
-        for (domain, label) in structure.domains.iter().zip(&labels.domains) {
-            let vcpus: Vec<_> = figures.by_ref().take(domain.vcpus.len()).collect();
-            if vcpus.iter().all(|vcpu| vcpu.waits.is_none()) {
+        let mut family = Family::new(out, "domain_waits_seconds", "histogram", help);
+        for (labels, vcpus) in self.domains.iter().zip(by_domain(snapshot)) {
+            let mut waits = vcpus.iter().filter_map(|vcpu| vcpu.waits.as_ref()).peekable();
+            if waits.peek().is_none() {
                 continue;
             }
-            let mut buckets = [0_u64; BOUNDS_NS.len() + 1];
-            for (bound_ns, count) in
-                vcpus.iter().filter_map(|vcpu| vcpu.waits.as_ref()).flat_map(|w| &w.histogram)
-            {
-                let bucket = &mut buckets[BOUNDS_NS.partition_point(|bound| bound < bound_ns)];
-                *bucket = bucket.saturating_add(*count);
+            let mut buckets = [0_u64; BOUNDS.len()];
+            for &(bound_ns, count) in waits.flat_map(|waits| &waits.histogram) {
+                let bucket = BOUNDS.partition_point(|&(bound, _)| bound < bound_ns);
+                buckets[bucket] = buckets[bucket].saturating_add(count);
             }
-            let count = buckets.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
+            let mut count = 0_u64;
+            for (&(_, bound), of_bucket) in BOUNDS.iter().zip(buckets) {
+                count = count.saturating_add(of_bucket);
+                family.part("_bucket", format_args!("{labels},le=\"{bound}\""), count);
+            }
             let sum_ns =
                 vcpus.iter().filter_map(|vcpu| vcpu.waited_ns).fold(0, u64::saturating_add);
-            let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::MAX]);
-            let buckets: Vec<_> = bounds.zip(buckets).collect();
-            let mut family = waits.encode_family(label)?;
-            family.encode_histogram::<NoLabelSet>(seconds(sum_ns), count, &buckets, None)?;
+            family.part("_count", labels, count);
+            family.part("_sum", labels, Seconds(sum_ns));
         }
-        Ok(())
     }
-}
 
-type LabelSet<const N: usize> = [(&'static str, String); N];
-
-/// No two sets are the same, or Prometheus would refuse all.
-struct Labels {
-    domains: Vec<LabelSet<1>>,
-    vcpus: Vec<LabelSet<2>>,
-}
-
-impl Labels {
-    fn new(domains: &[Domain]) -> Labels {
-        let mut labels = Labels { domains: vec![], vcpus: vec![] };
+    /// No two sets of labels are the same, or Prometheus would refuse all.
+    fn set_structure(&mut self, structure: &Arc<Structure>) {
+        if self.structure.as_ref().is_some_and(|known| Arc::ptr_eq(known, structure)) {
+            return;
+        }
+        self.domains.clear();
+        self.vcpus.clear();
         let mut taken = HashSet::new();
-        for domain in domains {
+        for domain in &structure.domains {
             let mut name = escaped(&domain.name);
             if !taken.insert(name.clone()) {
                 name = format!("{name} ({})", domain.id);
                 taken.insert(name.clone());
             }
-            for vcpu in 0..domain.vcpus.len() {
-                labels.vcpus.push([("domain", name.clone()), ("vcpu", vcpu.to_string())]);
-            }
-            labels.domains.push([("domain", name)]);
+            let labels = format!("domain=\"{name}\"");
+            let numbers = 0..domain.vcpus.len();
+            self.vcpus.extend(numbers.map(|vcpu| format!("{labels},vcpu=\"{vcpu}\"")));
+            self.domains.push(labels);
         }
-        labels
+        self.structure = Some(structure.clone());
     }
 }
 
-/// As the format wants the values of labels; the library leaves it to its user.
+/// The vCPUs of each domain.
+fn by_domain(snapshot: &Snapshot) -> impl Iterator<Item = &[Figures]> {
+    let mut rest = &snapshot.vcpus[..];
+    snapshot.structure.domains.iter().map(move |domain| {
+        let (vcpus, others) = rest.split_at(domain.vcpus.len().min(rest.len()));
+        rest = others;
+        vcpus
+    })
+}
+
+/// Metrics of one name. Writing to a String cannot fail.
+struct Family<'a> {
+    out: &'a mut String,
+    name: &'static str,
+    /// Of its samples, as this kind of metric has it.
+    suffix: &'static str,
+}
+
+impl<'a> Family<'a> {
+    fn counter(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+        Family { suffix: "_total", ..Family::new(out, name, "counter", help) }
+    }
+
+    fn gauge(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+        Family::new(out, name, "gauge", help)
+    }
+
+    fn new(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
+        let _ = write!(out, "# HELP steelyard_{name} {help}.\n# TYPE steelyard_{name} {kind}\n");
+        if name.ends_with("_seconds") {
+            let _ = writeln!(out, "# UNIT steelyard_{name} seconds");
+        }
+        Family { out, name, suffix: "" }
+    }
+
+    /// There are thousands: each is put together without a format, but for its number.
+    fn sample(&mut self, labels: &str, value: impl Display) {
+        for part in ["steelyard_", self.name, self.suffix] {
+            self.out.push_str(part);
+        }
+        if !labels.is_empty() {
+            for part in ["{", labels, "}"] {
+                self.out.push_str(part);
+            }
+        }
+        let _ = writeln!(self.out, " {value}");
+    }
+
+    /// Of a metric that has several samples.
+    fn part(&mut self, suffix: &str, labels: impl Display, value: impl Display) {
+        let _ = writeln!(self.out, "steelyard_{}{suffix}{{{labels}}} {value}", self.name);
+    }
+}
+
+/// A time in ns.
+struct Seconds(u64);
+
+impl Display for Seconds {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Seconds(ns) = self;
+        write!(formatter, "{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+    }
+}
+
+/// As the format wants the values of labels.
 fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
@@ -218,21 +272,24 @@ mod tests {
             ],
             segments: vec![],
             others: vec![],
+            lost: 3,
         };
-        let text = to_openmetrics(&snapshot);
+        let mut text = String::new();
+        Exposition::default().write(&snapshot, &mut text);
         for line in [
             "# TYPE steelyard_pcpu_idle_seconds counter",
-            "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.25",
+            "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.250000000",
             "steelyard_domain_weight{domain=\"twin\"} 512",
             "steelyard_domain_weight{domain=\"twin (3)\"} 512",
-            r#"steelyard_domain_weight_in_effect{domain="a \"quoted\"\nname"} 400.0"#,
-            r#"steelyard_domain_slice_seconds{domain="a \"quoted\"\nname"} 0.003"#,
-            r#"steelyard_vcpu_run_seconds_total{domain="a \"quoted\"\nname",vcpu="0"} 1.5"#,
-            "steelyard_vcpu_switches_total{domain=\"twin\",vcpu=\"0\"} 9.0",
+            r#"steelyard_domain_weight_in_effect{domain="a \"quoted\"\nname"} 400"#,
+            r#"steelyard_domain_slice_seconds{domain="a \"quoted\"\nname"} 0.003000000"#,
+            r#"steelyard_vcpu_run_seconds_total{domain="a \"quoted\"\nname",vcpu="0"} 1.500000000"#,
+            "steelyard_vcpu_switches_total{domain=\"twin\",vcpu=\"0\"} 9",
+            "steelyard_lost_events_total 3",
             "steelyard_domain_waits_seconds_count{domain=\"twin\"} 7",
-            "steelyard_domain_waits_seconds_bucket{le=\"0.001\",domain=\"twin\"} 3",
-            "steelyard_domain_waits_seconds_bucket{le=\"0.003\",domain=\"twin\"} 7",
-            "steelyard_domain_waits_seconds_bucket{le=\"+Inf\",domain=\"twin\"} 7",
+            "steelyard_domain_waits_seconds_bucket{domain=\"twin\",le=\"0.001\"} 3",
+            "steelyard_domain_waits_seconds_bucket{domain=\"twin\",le=\"0.003\"} 7",
+            "steelyard_domain_waits_seconds_bucket{domain=\"twin\",le=\"+Inf\"} 7",
         ] {
             assert!(text.lines().any(|known| known == line), "no {line} in\n{text}");
         }

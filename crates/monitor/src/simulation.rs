@@ -90,6 +90,7 @@ impl SimulationSource {
             vcpus: vcpus.into_iter().flatten().collect(),
             segments,
             others: vec![],
+            lost: 0,
         })
     }
 }

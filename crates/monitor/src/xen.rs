@@ -170,7 +170,8 @@ impl XenSource {
         };
         self.samples += 1;
         let idle_ns = idle_ns[..pcpus].to_vec();
-        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others: vec![] })
+        let lost = self.trace.as_ref().map_or(0, |trace| trace.xentrace.lost());
+        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others: vec![], lost })
     }
 
     /// Brings what is known of these domains, which are all, up to date: whether any came, went or

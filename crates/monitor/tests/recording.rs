@@ -257,7 +257,10 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
             let others = others.collect();
             let domains = (0..domains as u64).map(domain).collect();
             let structure = Arc::new(Structure { host, domains });
-            Snapshot { structure, time_ns, idle_ns: vec![idle_ns; 2], vcpus, segments, others }
+            // Any number will do.
+            let lost = idle_ns / 2;
+            let idle_ns = vec![idle_ns; 2];
+            Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, lost }
         },
     );
     vec(snapshot, 1..12)

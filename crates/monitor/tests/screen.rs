@@ -98,6 +98,7 @@ fn snapshot(second: u64) -> Snapshot {
         ],
         segments: if second > 0 { segments } else { vec![] },
         others: if second > 0 { vec![other] } else { vec![] },
+        lost: 0,
     }
 }
 

@@ -125,6 +125,7 @@ impl<'a> Player<'a> {
             vcpus: self.tally.figures(&open),
             segments: segments.to_vec(),
             others: others.to_vec(),
+            lost: 0,
         }
     }
 }

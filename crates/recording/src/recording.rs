@@ -51,6 +51,8 @@ struct Sample {
     vcpus: Vec<VcpuSample>,
     #[serde(default, skip_serializing_if = "Runs::is_empty")]
     runs: Runs,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    lost: u64,
 }
 
 /// State and pCPU (no differences), gotten, waited, switches, migrations, preemptions, waits, and what
@@ -100,6 +102,7 @@ struct Member {
 struct Sums {
     idle_ns: Vec<u64>,
     vcpus: Vec<Figures>,
+    lost: u64,
 }
 
 impl<W: Write> Recorder<W> {
@@ -179,8 +182,7 @@ impl Member {
         write_line(&mut self.encoder, &sample)?;
         // All that went in can be unpacked from what came out.
         self.encoder.flush()?;
-        self.last.idle_ns.clone_from(&snapshot.idle_ns);
-        self.last.vcpus.clone_from(&snapshot.vcpus);
+        self.last.set(snapshot);
         self.samples += 1;
         self.segments += snapshot.segments.len() + snapshot.others.len();
         Ok(())
@@ -191,7 +193,13 @@ impl Sums {
     fn none(structure: &Structure) -> Sums {
         let vcpus = structure.domains.iter().map(|domain| domain.vcpus.len()).sum();
         let pcpus = structure.host.pcpus as usize;
-        Sums { idle_ns: vec![0; pcpus], vcpus: vec![Figures::default(); vcpus] }
+        Sums { idle_ns: vec![0; pcpus], vcpus: vec![Figures::default(); vcpus], lost: 0 }
+    }
+
+    fn set(&mut self, snapshot: &Snapshot) {
+        self.idle_ns.clone_from(&snapshot.idle_ns);
+        self.vcpus.clone_from(&snapshot.vcpus);
+        self.lost = snapshot.lost;
     }
 }
 
@@ -218,6 +226,7 @@ impl Sample {
                 .map(|((last, now), ended)| VcpuSample::difference(last, now, ended))
                 .collect(),
             runs,
+            lost: now.lost.wrapping_sub(last.lost),
         }
     }
 
@@ -238,8 +247,13 @@ impl Sample {
                 .collect::<Option<_>>()?,
             segments,
             others,
+            lost: last.lost.wrapping_add(self.lost),
         })
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl VcpuSample {
@@ -534,8 +548,7 @@ fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(Snapshot)) -> Res
     while read_line(&mut lines, &mut line)? {
         let sample: Sample = serde_json::from_slice(&line).map_err(|_| Stop::Damaged)?;
         let snapshot = sample.applied_to(&last, &mut context).ok_or(Stop::Damaged)?;
-        last.idle_ns.clone_from(&snapshot.idle_ns);
-        last.vcpus.clone_from(&snapshot.vcpus);
+        last.set(&snapshot);
         each(snapshot);
     }
     Ok(())

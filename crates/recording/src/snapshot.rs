@@ -26,6 +26,8 @@ pub struct Snapshot {
     /// Runs of whoever is no vCPU that ended since the snapshot before, in order of their ends: only
     /// those while which a vCPU waited, where a source tells that.
     pub others: Vec<OtherRun>,
+    /// Single runs and waits that are missing, since the source began: there was no room for them.
+    pub lost: u64,
 }
 
 /// Somebody who is no vCPU ran: a thread of the host.

@@ -633,6 +633,7 @@ impl<R: Read> XentraceFile<R> {
             vcpus: self.tally.figures(&open),
             segments: mem::take(&mut self.segments),
             others: vec![],
+            lost: self.xentrace.lost(),
         }
     }
 }

@@ -242,7 +242,7 @@ pub struct Watched {
     pub interval: Nanoseconds,
     /// Load nothing into this host's kernel, nor start xentrace: single waits are not seen then.
     #[arg(long, conflicts_with = "simulate")]
-    pub no_bpf: bool,
+    pub no_waits: bool,
     /// Another /proc.
     #[arg(long, value_name = "DIR", default_value = "/proc", hide = true)]
     pub proc: PathBuf,

@@ -4,14 +4,14 @@
 //! or makes it grow.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use steelyard_monitor::{OPENMETRICS, Source, to_openmetrics};
+use steelyard_monitor::{Exposition, OPENMETRICS, Source};
 use steelyard_recording::Snapshot;
 
 use crate::arguments::Export;
@@ -33,7 +33,7 @@ const SOONEST: Duration = Duration::from_millis(50);
 const WORDS: &str = "text/plain; charset=utf-8";
 
 /// Somebody wants the metrics, and where they are to be sent.
-type Wanted = SyncSender<Arc<str>>;
+type Wanted = SyncSender<Arc<String>>;
 
 pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
     let Export { watched, listen } = arguments;
@@ -58,13 +58,15 @@ pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
 struct Watch {
     source: Source,
     last: Option<Snapshot>,
-    text: Arc<str>,
+    exposition: Exposition,
+    text: Arc<String>,
     looked: Option<Instant>,
 }
 
 impl Watch {
     fn new(source: Source) -> Watch {
-        Watch { source, last: None, text: Arc::from(""), looked: None }
+        let (exposition, text) = Default::default();
+        Watch { source, last: None, exposition, text, looked: None }
     }
 
     fn serve(&mut self, wanted: &Receiver<Wanted>, asked: &AtomicBool) -> Result<(), Failure> {
@@ -88,7 +90,13 @@ impl Watch {
         }
         // At the end of a simulation it stays as it was.
         self.last = self.source.sample().map_err(watching)?.or_else(|| self.last.take());
-        self.text = self.last.as_ref().map_or_else(String::new, to_openmetrics).into();
+        // As long as nobody reads it any more it is written over.
+        let mut text = Arc::try_unwrap(std::mem::take(&mut self.text)).unwrap_or_default();
+        text.clear();
+        if let Some(snapshot) = &self.last {
+            self.exposition.write(snapshot, &mut text);
+        }
+        self.text = text.into();
         self.looked = Some(Instant::now());
         Ok(())
     }
@@ -119,6 +127,10 @@ fn answer(mut stream: TcpStream, wants: &Sender<Wanted>) -> io::Result<()> {
             }
         }
         Request::Other => ("404 Not Found", "steelyard export: see /metrics\n"),
+        Request::OtherHost => (
+            "403 Forbidden",
+            "steelyard export: it listens on loopback and answers who asks for localhost only\n",
+        ),
         Request::OtherMethod => ("405 Method Not Allowed", "only GET\n"),
         Request::Unreadable => ("400 Bad Request", "this is no request\n"),
     };
@@ -133,6 +145,9 @@ enum Request {
     },
     Other,
     OtherMethod,
+    /// For another host than this one. A browser asks so for a page of that host, whoever let its name
+    /// point here.
+    OtherHost,
     Unreadable,
 }
 
@@ -147,6 +162,9 @@ fn read_request(stream: &mut TcpStream, end: Instant) -> io::Result<Request> {
         let mut request = httparse::Request::new(&mut fields);
         match request.parse(&buffer) {
             Ok(httparse::Status::Complete(_)) => {
+                if stream.local_addr()?.ip().is_loopback() && !is_for_loopback(&request) {
+                    return Ok(Request::OtherHost);
+                }
                 let path = request.path.unwrap_or_default().split('?').next();
                 return Ok(match (request.method.unwrap_or_default(), path) {
                     ("GET", Some("/metrics")) => Request::Metrics { body: true },
@@ -159,6 +177,24 @@ fn read_request(stream: &mut TcpStream, end: Instant) -> io::Result<Request> {
             _ => return Ok(Request::Unreadable),
         }
     }
+}
+
+/// A request of HTTP/1.0 need not say for which host it is.
+fn is_for_loopback(request: &httparse::Request<'_, '_>) -> bool {
+    let mut hosts = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("host"));
+    hosts.all(|host| std::str::from_utf8(host.value).is_ok_and(is_loopback))
+}
+
+/// Whether this is a name or an address of loopback, with a port or without.
+fn is_loopback(host: &str) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, ""),
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_address = || address.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    port.bytes().all(|digit| digit.is_ascii_digit())
+        && (name.eq_ignore_ascii_case("localhost") || is_address())
 }
 
 fn respond(
@@ -188,4 +224,22 @@ fn respond(
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_several_names() {
+        for host in
+            ["localhost", "LocalHost:9750", "127.0.0.1:9750", "127.1.2.3", "[::1]:80", "[::1]"]
+        {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["", "example.org:9750", "localhost.example.org", "192.0.2.1", "[::2]", "::1:x"]
+        {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
 }

@@ -191,14 +191,14 @@ pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Fa
     let Some(path) = &watched.simulate else {
         if XenSource::is_here(&watched.proc) {
             let mut host = XenSource::new(&watched.proc).map_err(watching)?;
-            if !watched.no_bpf {
+            if !watched.no_waits {
                 host.observe();
             }
             return Ok(Source::Xen(Box::new(host)));
         }
         let mut host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
         // Another /proc has other threads.
-        if !watched.no_bpf && watched.proc == Path::new("/proc") {
+        if !watched.no_waits && watched.proc == Path::new("/proc") {
             host.observe();
         }
         return Ok(Source::Linux(Box::new(host)));

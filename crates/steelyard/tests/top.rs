@@ -213,7 +213,8 @@ fn prometheus_gets_metrics() {
         stream.read_to_string(&mut text).unwrap();
         text
     };
-    let get = |path: &str| ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+    let get =
+        |path: &str| ask(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     let run_s = |text: &str| -> f64 {
         let name = "steelyard_vcpu_run_seconds_total{domain=\"batch-1\",vcpu=\"0\"} ";
         text.split(name).nth(1).unwrap().lines().next().unwrap().parse().unwrap()
@@ -242,6 +243,9 @@ fn prometheus_gets_metrics() {
         assert!(second.contains(&format!("\n{name}{{")), "{name}");
     }
     assert!(get("/").starts_with("HTTP/1.1 404"));
+    // A page of somebody's, whose name points here.
+    let other = ask(b"GET /metrics HTTP/1.1\r\nHost: example.org\r\n\r\n");
+    assert!(other.starts_with("HTTP/1.1 403"), "{other}");
     let head = ask(b"HEAD /metrics HTTP/1.0\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
@@ -288,7 +292,7 @@ fn this_host_is_watched_and_recorded() {
         let domains = interval["domains"].as_array().unwrap();
         domains.iter().find(|domain| domain["id"] == std::process::id()).cloned()
     };
-    let now = succeeded(run(&directory, "top --json --batch 2 --interval 300ms"));
+    let now = succeeded(run(&directory, "top --json --batch 2 --interval 300ms --no-waits"));
     for line in now.lines() {
         let vm = own(line).unwrap();
         assert_eq!(vm["vcpus"][0]["name"], "CPU 0/KVM");

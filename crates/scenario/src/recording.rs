@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use steelyard_recording::{History, Open, OtherRun, Snapshot, Structure, Tally, merged};
+use steelyard_recording::{Figures, History, Open, OtherRun, Snapshot, Structure, Tally, merged};
 use steelyard_simulator::config::{Domain, Setup};
 use steelyard_simulator::measure::{
-    DomainMeasure, Events, PcpuMeasure, Run, Segment, TimeMeasure, VcpuMeasure, Waits,
+    DomainMeasure, Events, PcpuMeasure, Run, Segment, TimeMeasure, VcpuMeasure, Waits, WorstWait,
 };
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
 use steelyard_simulator::{Usable, entitle};
@@ -196,9 +196,9 @@ struct Digest {
     /// The place among all of each vCPU of each domain as it is now.
     places: Vec<Vec<(u32, u32)>>,
     tally: Tally,
-    /// By domain and vCPU, gotten and waited ns at first and at last, if they were told: sums of runs and
-    /// waits are those of rounded times.
-    told: HashMap<(u64, u64), [(u64, u64); 2]>,
+    /// By domain and vCPU, what was told of it at first and at last, if it was: single runs and waits of a
+    /// recording are rounded, its figures are not.
+    told: HashMap<(u64, u64), [Figures; 2]>,
     loads: Vec<Vec<Load>>,
     /// Of each pCPU: time in which somebody ran, and switches.
     pcpus: Vec<(u64, u64)>,
@@ -255,8 +255,10 @@ impl Digest {
         let domains = snapshot.structure.domains.iter();
         let ids = domains.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
         for (id, figures) in ids.zip(&snapshot.vcpus) {
-            let sums_ns = (figures.gotten_ns, figures.waited_ns.unwrap_or(0));
-            self.told.entry(id).or_insert([sums_ns; 2])[1] = sums_ns;
+            // Whatever there was at the beginning of the source's time began with it.
+            let first = || if snapshot.time_ns == 0 { Figures::default() } else { figures.clone() };
+            let [_, last] = self.told.entry(id).or_insert_with(|| [first(), Figures::default()]);
+            last.clone_from(figures);
         }
     }
 
@@ -315,29 +317,41 @@ impl Digest {
                 vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
             };
             for ((load, vcpu), figures) in loads.into_iter().zip(&domain.vcpus).zip(&mut figures) {
-                let tallied_ns = (figures.gotten_ns, figures.waited_ns.unwrap_or(0));
-                let [first, last] = match self.told.get(&(domain.id, vcpu.id)) {
-                    Some(&told) => told,
-                    None => [(0, 0), tallied_ns],
+                let tallied = figures.waits.as_ref().and_then(|waits| waits.worst.clone());
+                let [first, last] = self
+                    .told
+                    .remove(&(domain.id, vcpu.id))
+                    .unwrap_or_else(|| [Figures::default(), figures]);
+                // That which is told may be from before the recording.
+                let told = last.waits.as_ref().and_then(|waits| waits.worst.clone());
+                let worst = told.filter(|worst| worst.start_ns >= start_ns).or(tallied);
+                let worst = worst.map(|worst| WorstWait {
+                    start_ns: worst.start_ns.saturating_sub(start_ns),
+                    ..worst
+                });
+                let since = |told: fn(&Figures) -> Option<u64>| {
+                    told(&last).unwrap_or(0).saturating_sub(told(&first).unwrap_or(0))
                 };
-                let gotten_ns = last.0.saturating_sub(first.0).min(elapsed_ns);
-                let waited_ns = last.1.saturating_sub(first.1).min(elapsed_ns);
-                events.switches += figures.switches.unwrap_or(0);
+                let gotten_ns = since(|figures| Some(figures.gotten_ns)).min(elapsed_ns);
+                let waited_ns = since(|figures| figures.waited_ns).min(elapsed_ns);
+                let switches = since(|figures| figures.switches);
+                let waits = |figures: Figures| figures.waits.unwrap_or_default().histogram;
+                events.switches += switches;
                 events.wakes += load.wakes;
                 events.blocks += load.wakes;
-                let waits = figures.waits.unwrap_or_default();
-                let worst = waits.worst.map(|mut worst| {
-                    worst.start_ns = worst.start_ns.saturating_sub(start_ns);
-                    worst
-                });
                 process.times.push(TimeMeasure {
                     gotten_ns,
                     waited_ns,
                     blocked_ns: elapsed_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns),
-                    switches: figures.switches.unwrap_or(0),
-                    migrations: figures.migrations.unwrap_or(0),
-                    preemptions: figures.preemptions.unwrap_or(0),
-                    waits: Waits::of(waits.histogram, worst),
+                    switches,
+                    migrations: since(|figures| figures.migrations),
+                    preemptions: since(|figures| figures.preemptions),
+                    waits: Waits::of(
+                        merged(&waits(first), &waits(last), |first, last| {
+                            last.saturating_sub(first)
+                        }),
+                        worst,
+                    ),
                     ..TimeMeasure::default()
                 });
                 process.replay.push(Arc::new(load.finish(start_ns, end_ns)));

@@ -96,13 +96,22 @@ fn the_trace_is_in_the_trace_event_format() {
     assert_eq!(json["displayTimeUnit"], "ns");
 
     let mut names = BTreeMap::new();
+    let mut counters = BTreeMap::new();
     let mut tracks = BTreeSet::new();
     let mut ends = BTreeMap::<(u64, u64), u64>::new();
     let mut slices = 0;
     for event in json["traceEvents"].as_array().unwrap() {
         let pid = event["pid"].as_u64().unwrap();
-        let tid = event["tid"].as_u64().unwrap();
         assert_ne!(pid, 0);
+        // A counter is of a process.
+        if event["ph"] == "C" {
+            let name = event["name"].as_str().unwrap();
+            let value = event["args"][name].as_u64().unwrap();
+            assert!(event["ts"].is_number() && names.contains_key(&pid));
+            assert!(counters.insert((pid, name.to_owned()), value).is_none());
+            continue;
+        }
+        let tid = event["tid"].as_u64().unwrap();
         match (event["ph"].as_str().unwrap(), event["name"].as_str().unwrap()) {
             ("M", "process_name") => {
                 let name = event["args"]["name"].as_str().unwrap().to_owned();
@@ -137,6 +146,13 @@ fn the_trace_is_in_the_trace_event_format() {
         .map(|segment| if segment.pcpu.is_some() { 2 } else { 1 })
         .sum();
     assert_eq!(slices, expected);
+    // Who ran has a weight and a cap.
+    let entitled: BTreeSet<_> = counters.keys().map(|(pid, _)| pid).collect();
+    assert!(!entitled.is_empty());
+    for &pid in entitled {
+        let value = |name: &str| counters.get(&(pid, name.to_owned()));
+        assert!(value("weight").is_some_and(|&weight| weight > 0) && value("cap %").is_some());
+    }
 }
 
 #[test]

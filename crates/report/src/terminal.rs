@@ -110,7 +110,7 @@ fn aligned(
     style: Style,
 ) -> String {
     let mut table = Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     // Only then are constraints heeded; the widths are all fixed, so that the limit has no effect.
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(u16::MAX);
     if style.color {

@@ -154,7 +154,7 @@ fn bold(text: &str) -> Cell {
 
 fn new_table(style: Style) -> Table {
     let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(style.width).unwrap_or(u16::MAX));
     if style.color {

@@ -26,7 +26,7 @@ test: test-fast lab-test ## install what is missing, run every test, in emulated
 .PHONY: test-fast
 test-fast: ## the tests that need no emulated machine
 	@scripts/install test
-	@$(MAKE) --no-print-directory lint core-check sanitizers doc cargo-test
+	@$(MAKE) --no-print-directory lint core-check sanitizers doc install-check cargo-test
 
 .PHONY: lint
 lint: ## formatting, warnings as errors, licenses
@@ -56,6 +56,11 @@ sanitizers: ## the core under a random host, with AddressSanitizer and Undefined
 doc: ## the documentation of the crates, in target/doc
 	@echo "== doc"
 	RUSTDOCFLAGS=-Dwarnings $(cargo) doc --locked --workspace --no-deps
+
+.PHONY: install-check
+install-check: ## scripts/install beside package managers that fail in each way
+	@echo "== install-check"
+	@scripts/check-install
 
 .PHONY: cargo-test
 cargo-test: ## the tests of the crates

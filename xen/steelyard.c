@@ -241,12 +241,26 @@ static void interrupt(struct host *h, unsigned int cpu)
 		cpu_raise_softirq(cpu, SCHEDULE_SOFTIRQ);
 }
 
-static void set_or_stop(struct timer *timer, u64 time_ns)
+/*
+ * Nothing happens sooner than this after what asks for it, whatever the parameters say: a pCPU whose
+ * timers set each other for now would not leave its softirqs again. Xen lets its timers be as late as
+ * that anyway (TIMER_SLOP).
+ */
+#define SOONEST_NS MICROSECS(50)
+
+/* At that time; 0: never. */
+static void set_or_stop(struct timer *timer, u64 time_ns, u64 now)
 {
 	if (time_ns)
-		set_timer(timer, time_ns);
+		set_timer(timer, max(time_ns, now + SOONEST_NS));
 	else
 		stop_timer(timer);
+}
+
+/* After that time; 0: never, since what repeats may come to an end by a parameter. */
+static void set_next(struct timer *timer, u64 interval_ns, u64 now)
+{
+	set_or_stop(timer, interval_ns ? now + interval_ns : 0, now);
 }
 
 static void interrupt_for(struct host *h, struct host_vcpu *v, u64 now);
@@ -306,9 +320,9 @@ static void answer(struct host *h, struct host_vcpu *v, u32 requests, u64 now)
 	if (!requests)
 		return;
 	if (requests & SY_TIMER)
-		set_or_stop(&v->timer, v->state.timer_ns);
+		set_or_stop(&v->timer, v->state.timer_ns, now);
 	if (requests & SY_DOMAIN_TIMER)
-		set_or_stop(&v->domain->timer, v->domain->state.timer_ns);
+		set_or_stop(&v->domain->timer, v->domain->state.timer_ns, now);
 	if (requests & SY_PARK)
 		park(h, v, now);
 	if (requests & SY_UNPARK)
@@ -1071,7 +1085,7 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 		slice_ns = sy_slice(&policy, &p->queue->state, &p->state, &chosen->domain->state,
 				    &chosen->state, next ? &next->state : NULL, now);
 		if (slice_ns < SY_FOREVER)
-			unit->next_time = slice_ns;
+			unit->next_time = max(slice_ns, (u64)SOONEST_NS);
 	}
 	finish(h, now);
 }
@@ -1109,7 +1123,7 @@ static void cf_check tick_timer(void *data)
 	if (v) {
 		now = NOW();
 		p->tick_ns = tick_ns_of(v);
-		set_timer(&p->tick, now + p->tick_ns);
+		set_next(&p->tick, p->tick_ns, now);
 		charge(h, p, now);
 		requests = sy_tick(&policy, &h->accounting, &p->queue->state, &p->state, &v->domain->state,
 				   &v->state, now);
@@ -1154,7 +1168,7 @@ static void cf_check domain_timer(void *data)
 	if (d->state.timer_ns && now >= d->state.timer_ns) {
 		requests = sy_domain_timer(&policy, &d->state, now);
 		if (requests & SY_DOMAIN_TIMER)
-			set_or_stop(&d->timer, d->state.timer_ns);
+			set_or_stop(&d->timer, d->state.timer_ns, now);
 		if (requests & SY_UNPARK)
 			list_for_each_entry (v, &d->vcpus, in_domain)
 				unpark(h, v, now);
@@ -1185,7 +1199,7 @@ static void cf_check account_timer(void *data)
 			list_move(&d->in_host, &h->domains);
 	}
 	sy_account_end(&policy, &h->accounting);
-	set_timer(&h->account, now + sy_account_ns(&policy));
+	set_next(&h->account, sy_account_ns(&policy), now);
 	finish(h, now);
 	spin_unlock_irqrestore(&h->lock, flags);
 }
@@ -1241,8 +1255,22 @@ static void cf_check sample_timer(void *data)
 		sample_domain(h, d, now);
 	list_for_each_entry (d, &h->domains, in_host)
 		sy_sample_settle(&policy, &h->governor, &d->state);
-	set_timer(&h->sample, now + sy_sample_ns(&policy));
+	set_next(&h->sample, sy_sample_ns(&policy), now);
 	spin_unlock_irqrestore(&h->lock, flags);
+}
+
+/* What comes later than this interval from now comes then; 0: not at all. */
+static void hasten(struct timer *timer, u64 interval_ns, u64 now)
+{
+	if (!interval_ns || !timer_is_active(timer) || timer->expires > now + interval_ns)
+		set_next(timer, interval_ns, now);
+}
+
+/* From now on accounting and samples come as often as the parameters say. */
+static void repeat(struct host *h, u64 now)
+{
+	hasten(&h->account, sy_account_ns(&policy), now);
+	hasten(&h->sample, sy_sample_ns(&policy), now);
 }
 
 /* ---- vCPUs, domains and pCPUs come and go ---- */
@@ -1359,7 +1387,7 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 	list_del(&v->in_domain);
 	sy_vcpu_destroy(&policy, &h->accounting, &v->domain->state, &v->state);
 	if (left & SY_DOMAIN_TIMER)
-		set_or_stop(&v->domain->timer, v->domain->state.timer_ns);
+		set_or_stop(&v->domain->timer, v->domain->state.timer_ns, now);
 	answer_for_queue(h, q, left, now);
 	add_sums(h, v, &v->domain->departed, now);
 	h->pcpu[v->state.pcpu]->vcpus--;
@@ -1492,10 +1520,7 @@ static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, un
 		h->begun = true;
 		init_timer(&h->account, account_timer, h, cpu);
 		init_timer(&h->sample, sample_timer, h, cpu);
-		if (sy_account_ns(&policy))
-			set_timer(&h->account, NOW() + sy_account_ns(&policy));
-		if (sy_sample_ns(&policy))
-			set_timer(&h->sample, NOW() + sy_sample_ns(&policy));
+		repeat(h, NOW());
 	}
 	spin_unlock(&h->lock);
 	return &h->lock;
@@ -1666,13 +1691,29 @@ static bool for_each_parameter(bool (*visit)(const char *name, const struct sy_p
 	return false;
 }
 
+/* Reads digits and goes past them; false: there are none, or they say more than 64 bits hold. */
+static bool parse_number(const char **text, u64 *number)
+{
+	const char *digit = *text;
+
+	for (*number = 0; *digit >= '0' && *digit <= '9'; digit++) {
+		if (*number > (~0ULL - (*digit - '0')) / 10)
+			return false;
+		*number = *number * 10 + (*digit - '0');
+	}
+	if (digit == *text)
+		return false;
+	*text = digit;
+	return true;
+}
+
 /* The number of a choice in "one|other|third", or a number; then within the limits. */
 static int parse_value(const struct sy_parameter *parameter, const char *text, u64 *value)
 {
 	const char *choice = parameter->unit, *end;
-	u64 number = 0;
+	u64 number;
 
-	for (; strchr(parameter->unit, '|'); number++) {
+	for (number = 0; strchr(parameter->unit, '|'); number++) {
 		size_t length = (end = strchr(choice, '|')) ? end - choice : strlen(choice);
 
 		if (strlen(text) == length && !strncmp(choice, text, length)) {
@@ -1683,13 +1724,29 @@ static int parse_value(const struct sy_parameter *parameter, const char *text, u
 			break;
 		choice = end + 1;
 	}
-	number = simple_strtoull(text, &end, 10);
-	if (end == text || *end)
+	if (!parse_number(&text, &number) || *text)
 		return -EINVAL;
 	if (number < parameter->minimum || number > parameter->maximum)
 		return -ERANGE;
 	*value = number;
 	return 0;
+}
+
+/* Sets a parameter of the policy that runs. */
+static void change(u64 *parameter, u64 value)
+{
+	unsigned long flags;
+	struct host *h;
+
+	write_atomic(parameter, value);
+	spin_lock(&hosts_lock);
+	list_for_each_entry (h, &hosts, in_hosts) {
+		spin_lock_irqsave(&h->lock, flags);
+		if (h->begun)
+			repeat(h, NOW());
+		spin_unlock_irqrestore(&h->lock, flags);
+	}
+	spin_unlock(&hosts_lock);
 }
 
 struct setting {
@@ -1761,7 +1818,7 @@ static int cf_check steelyard_adjust_global(const struct scheduler *ops,
 	if (sc->cmd == XEN_SYSCTL_SCHEDOP_putinfo) {
 		if (!ratelimit_ns || sc->u.sched_credit2.ratelimit_us > XEN_SYSCTL_SCHED_RATELIMIT_MAX)
 			return -EINVAL;
-		*ratelimit_ns = sc->u.sched_credit2.ratelimit_us * SY_US;
+		change(ratelimit_ns, sc->u.sched_credit2.ratelimit_us * SY_US);
 	}
 	sc->u.sched_credit2.ratelimit_us = ratelimit_ns ? *ratelimit_ns / SY_US : 0;
 	return 0;
@@ -1944,9 +2001,14 @@ static int cf_check parameter_write(struct hypfs_entry_leaf *leaf,
 {
 	const struct parameter_leaf *p = parameter_leaf(&leaf->e);
 	char text[VALUE_BYTES];
+	u64 value;
 	int result = copy_text(text, from, size);
 
-	return result ? result : parse_value(p->parameter, text, p->value);
+	if (!result)
+		result = parse_value(p->parameter, text, &value);
+	if (!result)
+		change(p->value, value);
+	return result;
 }
 
 static const struct hypfs_funcs parameter_funcs = {
@@ -1989,17 +2051,13 @@ static int cf_check packets_write(struct hypfs_entry_leaf *leaf,
 				  XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
 {
 	char text[VALUE_BYTES];
-	const char *rest, *end;
+	const char *rest = text;
 	u64 domain_id, packets;
 	int result = copy_text(text, from, size);
 
 	if (result)
 		return result;
-	domain_id = simple_strtoull(text, &rest, 10);
-	if (rest == text || *rest++ != ' ')
-		return -EINVAL;
-	packets = simple_strtoull(rest, &end, 10);
-	if (end == rest || *end)
+	if (!parse_number(&rest, &domain_id) || *rest++ != ' ' || !parse_number(&rest, &packets) || *rest)
 		return -EINVAL;
 	return tell_packets(domain_id, packets);
 }

@@ -17,7 +17,7 @@ mod bpf {
 
     /// Every operation has the parameters that the kernel gives it, used or not. Where the sources lie
     /// is not to be seen in what they give.
-    const ARGUMENTS: [&str; 7] = [
+    const ARGUMENTS: &[&str] = &[
         "-I../../policy",
         "-mcpu=v3",
         "-Wall",
@@ -31,13 +31,15 @@ mod bpf {
         println!("cargo:rerun-if-changed=bpf");
         println!("cargo:rerun-if-changed=../../policy");
         println!("cargo:rerun-if-env-changed=CLANG");
+        let faults: &[&str] =
+            if cfg!(feature = "faults") { &["-DSTEELYARD_FAULTS"] } else { &[] };
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
         for name in ["steelyard", "observer"] {
             let source = format!("bpf/{name}.bpf.c");
             libbpf_cargo::SkeletonBuilder::new()
                 .source(&source)
                 .clang(clang())
-                .clang_args(ARGUMENTS)
+                .clang_args(ARGUMENTS.iter().chain(faults))
                 .build_and_generate(out.join(format!("{name}.skel.rs")))
                 .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
         }

@@ -49,8 +49,10 @@ char gpl[] SEC("license") = "GPL";
 const volatile struct sy_policy policy_constant;
 const volatile u32 pcpus_count = 1; /* possible ones; pcpu.offline says which are not there */
 const volatile u32 pcpus_online = 1;
+#ifdef STEELYARD_FAULTS
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
+#endif
 /* For who reads the status: nothing here uses it. */
 const volatile char policy_name[128];
 
@@ -1000,8 +1002,10 @@ void BPF_PROG(steelyard_runnable, struct task_struct *p, u64 enq_flags)
 		wake(vcpu);
 }
 
+/* A fault, for tests of what becomes of a task that nobody will ever run. */
 static __always_inline bool is_lost(struct task_struct *p)
 {
+#ifdef STEELYARD_FAULTS
 	u32 i;
 
 	if (!lost_comm[0])
@@ -1013,6 +1017,9 @@ static __always_inline bool is_lost(struct task_struct *p)
 			break;
 	}
 	return true;
+#else
+	return false;
+#endif
 }
 
 SEC("struct_ops/steelyard_enqueue")

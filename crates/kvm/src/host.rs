@@ -30,6 +30,7 @@ pub struct Options {
     /// Print what libbpf and the verifier say.
     pub verbose: bool,
     /// For tests of what happens then: tasks of this name are lost.
+    #[cfg(feature = "faults")]
     pub lose: String,
 }
 
@@ -66,6 +67,7 @@ impl Scheduler {
             constants.pcpus_count = count;
             constants.pcpus_online = (0..count as usize).filter(is_online).count() as u32;
             write_text(&mut constants.policy_name, &policy.to_string());
+            #[cfg(feature = "faults")]
             write_text(&mut constants.lost_comm, &options.lose);
         }
         if let Some(tables) = open.maps.bss_data.as_deref_mut() {

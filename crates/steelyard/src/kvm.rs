@@ -34,7 +34,8 @@ pub enum Command {
         #[arg(short, long)]
         verbose: bool,
         /// Lose tasks of this name, to see that the kernel puts an end to it.
-        #[arg(long, value_name = "NAME", default_value = "", hide = true)]
+        #[cfg(feature = "faults")]
+        #[arg(long, value_name = "NAME", default_value = "")]
         lose: String,
     },
     /// Show what each domain and vCPU has got from the running policy.
@@ -47,9 +48,19 @@ pub enum Command {
 
 pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     match command {
-        Command::Run { policy, set, verbose, lose } => {
+        Command::Run {
+            policy,
+            set,
+            verbose,
+            #[cfg(feature = "faults")]
+            lose,
+        } => {
             let policy = steelyard_scenario::policy(policy, set)?;
-            let options = Options { verbose: *verbose, lose: lose.clone() };
+            let options = Options {
+                verbose: *verbose,
+                #[cfg(feature = "faults")]
+                lose: lose.clone(),
+            };
             // A signal is how it is ended.
             interrupt.until_asked(|asked| {
                 let mut scheduler = Scheduler::start(&policy, &options).map_err(failure)?;

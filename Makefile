@@ -29,13 +29,14 @@ test-fast: ## the tests that need no emulated machine
 	@$(MAKE) --no-print-directory lint core-check sanitizers doc install-check cargo-test
 
 .PHONY: lint
-lint: ## formatting, warnings as errors, licenses
+lint: ## formatting, warnings as errors, licenses, dependencies
 	@echo "== lint"
 	$(cargo) fmt --check
 	clang-format --dry-run -Werror $$(git ls-files '*.[ch]')
 	shellcheck $$(git grep -lE '^#!(/bin/(ba)?sh|/usr/bin/env bash)')
 	scripts/check-spdx
 	$(cargo) clippy --locked --workspace --all-targets -- -D warnings
+	scripts/deny
 
 .PHONY: core-check
 core-check: ## the core compiles for user space, kernel and hypervisor, BPF

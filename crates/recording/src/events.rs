@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use steelyard_boundary::input::within_number;
 use steelyard_simulator::measure::Segment;
 use steelyard_simulator::wait_bucket_ns;
 
@@ -27,6 +28,9 @@ const MOST_UNITS: u64 = u64::MAX / UNIT_NS;
 const NONE: u64 = 0;
 const FROM_LAST_RUN: u64 = 1;
 const LENGTH: u64 = 2;
+
+/// Runs and waits alone in a sample at most: as entries, and put in order, they take some 200 MiB.
+pub(crate) const MOST_RUNS: usize = 1 << 21;
 
 /// Runs and waits of a sample, in columns.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -212,6 +216,7 @@ impl Context {
             return Some((vec![], vec![], histograms));
         }
         self.names.extend(runs.names);
+        within_number(self.names.len()).ok()?;
         let mut entries = vec![];
         let columns = [&runs.who, &runs.gaps, &runs.lengths, &runs.waits];
         let mut columns = columns.map(Column::numbers);
@@ -219,6 +224,9 @@ impl Context {
         for pcpu in 0..self.busy_until.len() {
             let mut until = self.busy_until[pcpu];
             for _ in 0..counts.next()?? {
+                if entries.len() >= MOST_RUNS {
+                    return None;
+                }
                 let [who, gap, length, wait] = row(&mut columns)?;
                 let start = after(until, gap);
                 until = after(start, length);
@@ -227,6 +235,9 @@ impl Context {
         }
         let mut waited = runs.waited.numbers();
         while let Some(who) = waited.next() {
+            if entries.len() >= MOST_RUNS {
+                return None;
+            }
             self.waited_until = after(self.waited_until, waited.next()??);
             let (who, end, wait) = (who?, self.waited_until, waited.next()??);
             entries.push(Entry { who, pcpu: None, start: end, end, wait });

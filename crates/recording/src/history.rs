@@ -28,11 +28,24 @@ pub struct History {
 
 /// However long it is, no more snapshots are made of it.
 const MOST_SNAPSHOTS: u64 = 100_000;
+/// And no more figures in them than so many, or than there are events.
+const MOST_FIGURES: u64 = 1 << 22;
+
+/// The least time between snapshots of so many vCPUs and pCPUs over so long a time, so that what they
+/// take is in proportion to what they are made of.
+pub(crate) fn least_interval_ns(length_ns: u64, width: usize, events: u64) -> u64 {
+    let most = events.max(MOST_FIGURES) / (width as u64).max(1);
+    (length_ns / most.clamp(1, MOST_SNAPSHOTS)).max(1)
+}
 
 impl History {
     /// Looks at it, `interval_ns` apart, the first at the beginning and the last at the end.
     pub fn snapshots(&self, interval_ns: u64) -> impl Iterator<Item = Snapshot> + '_ {
-        let interval_ns = interval_ns.max(self.length_ns / MOST_SNAPSHOTS).max(1);
+        let domains = self.structure.domains.iter();
+        let vcpus: usize = domains.map(|domain| domain.vcpus.len()).sum();
+        let width = vcpus + self.structure.host.pcpus as usize;
+        let events = self.segments.len() as u64;
+        let interval_ns = interval_ns.max(least_interval_ns(self.length_ns, width, events));
         let looks = (0..=self.length_ns / interval_ns).map(move |look| look * interval_ns);
         let last = (self.length_ns % interval_ns > 0).then_some(self.length_ns);
         let mut player = Player::new(self);
@@ -113,15 +126,19 @@ impl<'a> Player<'a> {
                 *busy_ns = busy_ns.saturating_add(end_ns.saturating_sub(start_ns));
             }
         }
-        let idle = |(pcpu, busy_ns): (u32, &u64)| {
-            let here = open.iter().filter(|segment| segment.pcpu == Some(pcpu));
-            let open_ns = here.map(|run| run.end_ns.saturating_sub(run.start_ns)).max();
-            now_ns.saturating_sub(*busy_ns).saturating_sub(open_ns.unwrap_or(0))
+        let mut open_ns = vec![0; self.busy_ns.len()];
+        for run in &open {
+            if let Some(longest_ns) = run.pcpu.and_then(|pcpu| open_ns.get_mut(pcpu as usize)) {
+                *longest_ns = run.end_ns.saturating_sub(run.start_ns).max(*longest_ns);
+            }
+        }
+        let idle = |(busy_ns, open_ns): (&u64, &u64)| {
+            now_ns.saturating_sub(*busy_ns).saturating_sub(*open_ns)
         };
         Snapshot {
             structure: structure.clone(),
             time_ns: now_ns,
-            idle_ns: (0..).zip(&self.busy_ns).map(idle).collect(),
+            idle_ns: self.busy_ns.iter().zip(&open_ns).map(idle).collect(),
             vcpus: self.tally.figures(&open),
             segments: segments.to_vec(),
             others: others.to_vec(),

@@ -12,11 +12,14 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
-use steelyard_simulator::measure::WorstWait;
+use steelyard_boundary::input::{
+    Budget, Input, OverBudget, read_line, within_memory, within_number,
+};
+use steelyard_simulator::measure::{Segment, WorstWait};
 use steelyard_simulator::units::MAX_PCPU;
 
 use crate::column::Column;
-use crate::events::{Context, Histogram, Runs};
+use crate::events::{Context, Histogram, MOST_RUNS, Runs};
 use crate::snapshot::{Figures, PolicyState, Snapshot, State, Structure, Waits};
 
 const FORMAT: &str = "steelyard-recording";
@@ -25,8 +28,10 @@ const VERSION: u32 = 1;
 const SAMPLES_PER_MEMBER: usize = 32;
 /// And single runs and waits, with the last sample.
 const SEGMENTS_PER_MEMBER: usize = 1 << 18;
-/// Longer lines are neither written nor read: a small file can unpack to any size.
-const LONGEST_LINE: usize = 32 << 20;
+/// Longer lines are neither written nor read: as values they are some ten times as long.
+const LONGEST_LINE: usize = 16 << 20;
+/// Buckets that the waits of a vCPU can fall into: there are 3,300 different ones.
+const MOST_BUCKETS: usize = 1 << 12;
 
 #[derive(Deserialize)]
 struct Format {
@@ -173,11 +178,15 @@ impl Member {
     fn continues(&self, snapshot: &Snapshot) -> bool {
         let known = self.context.structure();
         self.samples < SAMPLES_PER_MEMBER
+            && self.samples * self.last.vcpus.len() < SEGMENTS_PER_MEMBER
             && self.segments < SEGMENTS_PER_MEMBER
             && (Arc::ptr_eq(known, &snapshot.structure) || *known == snapshot.structure)
     }
 
     fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        if snapshot.segments.len() + snapshot.others.len() > MOST_RUNS {
+            return Err(too_much());
+        }
         let sample = Sample::difference(&self.last, &mut self.context, snapshot);
         write_line(&mut self.encoder, &sample)?;
         // All that went in can be unpacked from what came out.
@@ -207,11 +216,15 @@ fn write_line(writer: &mut impl Write, value: &impl Serialize) -> io::Result<()>
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     if line.len() > LONGEST_LINE {
-        let message =
-            "too much happened in one sample to be read again: record at shorter intervals";
-        return Err(io::Error::other(message));
+        return Err(too_much());
     }
     writer.write_all(&line)
+}
+
+fn too_much() -> io::Error {
+    io::Error::other(
+        "too much happened in one sample to be read again: record at shorter intervals",
+    )
 }
 
 impl Sample {
@@ -330,12 +343,14 @@ impl WaitsSample {
         for difference_ns in self.bounds.numbers() {
             bound_ns = bound_ns.checked_add(difference_ns?)?;
             more.push((bound_ns, counts.next()??));
+            if more.len() > MOST_BUCKETS {
+                return None;
+            }
         }
         let more = merged(ended, &more, u64::wrapping_add);
-        Some(Waits {
-            histogram: merged(&last.histogram, &more, u64::wrapping_add),
-            worst: self.worst.or_else(|| last.worst.clone()),
-        })
+        let histogram = merged(&last.histogram, &more, u64::wrapping_add);
+        let worst = self.worst.or_else(|| last.worst.clone());
+        (histogram.len() <= MOST_BUCKETS).then_some(Waits { histogram, worst })
     }
 }
 
@@ -402,15 +417,22 @@ pub enum Ending {
 
 /// Whether a file that begins so is a recording.
 pub fn looks_like(head: &[u8]) -> bool {
-    let mut begin = [0; 32];
-    let mut unpacked = GzDecoder::new(head);
-    let known = format!("{{\"format\":\"{FORMAT}\"");
-    unpacked.read_exact(&mut begin).is_ok() && begin.starts_with(known.as_bytes())
+    let mut line = vec![];
+    // Of a file's first bytes the end is missing.
+    let _ = GzDecoder::new(head).take(LOOKED_AT).read_to_end(&mut line);
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    // Any JSON may have blanks between its words, and its keys in any order.
+    let words: Vec<u8> = line.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let known = format!("\"format\":\"{FORMAT}\"");
+    words.windows(known.len()).any(|words| words == known.as_bytes())
 }
+
+/// Bytes of the first line that are looked at to recognise a recording.
+const LOOKED_AT: u64 = 4096;
 
 /// A recording to be looked at in any order.
 pub struct Recording<R> {
-    reader: R,
+    reader: Input<R>,
     /// Offset of each member, and the number of its first snapshot.
     members: Vec<(u64, usize)>,
     length: usize,
@@ -424,16 +446,24 @@ impl<R: BufRead + Seek> Recording<R> {
     ///
     /// # Errors
     /// [`RecordingError`], if there is not a single snapshot in it.
-    pub fn new(mut reader: R) -> Result<Recording<R>, RecordingError> {
+    pub fn new(reader: R) -> Result<Recording<R>, RecordingError> {
+        let mut reader = Input::new(reader);
         let (mut members, mut length) = (vec![], 0);
         let mut begun = None;
-        let ending = read_members(&mut reader, Seek::stream_position, |offset, _| {
+        // A member is held as a whole when it is looked at.
+        let (mut held, mut within) = (0, Ok(()));
+        let ending = read_members(&mut reader, Seek::stream_position, |offset, snapshot| {
             if begun != Some(offset) {
                 begun = Some(offset);
+                held = 0;
                 members.push((offset, length));
             }
             length += 1;
+            held += snapshot.bytes();
+            within = within_memory(held);
+            within.is_ok()
         })?;
+        within.map_err(|over| RecordingError::Io(over.into()))?;
         Ok(Recording { reader, members, length, ending, loaded: None })
     }
 
@@ -456,7 +486,11 @@ impl<R: BufRead + Seek> Recording<R> {
             self.reader.seek(SeekFrom::Start(offset)).ok()?;
             let mut snapshots = vec![];
             // How it ends was found out before.
-            let _ = read_member(&mut self.reader, |snapshot| snapshots.push(snapshot));
+            let budget = self.reader.budget();
+            let _ = read_member(&mut self.reader, &budget, |snapshot| {
+                snapshots.push(snapshot);
+                true
+            });
             self.loaded = Some((index, snapshots));
         }
         let (_, snapshots) = self.loaded.as_ref()?;
@@ -464,35 +498,37 @@ impl<R: BufRead + Seek> Recording<R> {
     }
 }
 
-/// Reads a recording from beginning to end, snapshot by snapshot.
+/// Reads a recording from beginning to end, snapshot by snapshot, or until `each` says false.
 ///
 /// # Errors
 /// [`RecordingError`], if there is not a single snapshot in it.
 pub fn read(
-    mut reader: impl BufRead,
-    mut each: impl FnMut(Snapshot),
+    reader: impl BufRead,
+    mut each: impl FnMut(Snapshot) -> bool,
 ) -> Result<Ending, RecordingError> {
-    read_members(&mut reader, |_| Ok(0), |_, snapshot| each(snapshot))
+    read_members(&mut Input::new(reader), |_| Ok(0), |_, snapshot| each(snapshot))
 }
 
 /// Reads members to the end; each snapshot with where its member begins, as `place` says it.
 fn read_members<R: BufRead>(
-    reader: &mut R,
-    place: impl Fn(&mut R) -> io::Result<u64>,
-    mut each: impl FnMut(u64, Snapshot),
+    reader: &mut Input<R>,
+    place: impl Fn(&mut Input<R>) -> io::Result<u64>,
+    mut each: impl FnMut(u64, Snapshot) -> bool,
 ) -> Result<Ending, RecordingError> {
+    let budget = reader.budget();
     let mut any = false;
     let ending = loop {
         let offset = place(reader).map_err(RecordingError::Io)?;
         if reader.fill_buf().map_err(RecordingError::Io)?.is_empty() {
             break Ending::Complete;
         }
-        let end = read_member(reader, |snapshot| {
+        let end = read_member(reader, &budget, |snapshot| {
             any = true;
-            each(offset, snapshot);
+            each(offset, snapshot)
         });
         match end {
-            Ok(()) => {}
+            Ok(true) => {}
+            Ok(false) => break Ending::Complete,
             Err(Stop::CutOff) => break Ending::CutOff,
             Err(Stop::Damaged) if any => break Ending::Damaged,
             Err(Stop::Damaged) => return Err(RecordingError::Other),
@@ -511,6 +547,12 @@ enum Stop {
     Io(io::Error),
 }
 
+impl From<OverBudget> for Stop {
+    fn from(over: OverBudget) -> Stop {
+        Stop::Io(over.into())
+    }
+}
+
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Stop {
         match error.kind() {
@@ -522,11 +564,15 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Reads the member that begins here, and what follows it no further.
-fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(Snapshot)) -> Result<(), Stop> {
-    let mut lines = BufReader::new(GzDecoder::new(reader));
+/// Reads the member that begins here, and what follows it no further; whether `each` wants more.
+fn read_member(
+    reader: &mut impl BufRead,
+    budget: &Budget,
+    mut each: impl FnMut(Snapshot) -> bool,
+) -> Result<bool, Stop> {
+    let mut lines = BufReader::new(budget.unpacked(GzDecoder::new(reader)));
     let mut line = vec![];
-    if !read_line(&mut lines, &mut line)? {
+    if !next_line(&mut lines, &mut line)? {
         return Err(Stop::Damaged);
     }
     let head: Head<String, Structure> = serde_json::from_slice(&line).map_err(|_| {
@@ -544,20 +590,25 @@ fn read_member(reader: &mut impl BufRead, mut each: impl FnMut(Snapshot)) -> Res
         return Err(Stop::Version(head.version));
     }
     let mut last = Sums::none(&head.structure);
+    within_number(head.structure.domains.len())?;
+    within_number(last.vcpus.len())?;
     let mut context = Context::new(Arc::new(head.structure));
-    while read_line(&mut lines, &mut line)? {
+    while next_line(&mut lines, &mut line)? {
         let sample: Sample = serde_json::from_slice(&line).map_err(|_| Stop::Damaged)?;
         let snapshot = sample.applied_to(&last, &mut context).ok_or(Stop::Damaged)?;
+        // Whoever follows a recording holds the figures of some, and one's runs and waits.
+        within_memory(4 * snapshot.bytes() - 3 * size_of_val::<[Segment]>(&snapshot.segments))?;
         last.set(&snapshot);
-        each(snapshot);
+        if !each(snapshot) {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Reads a line; false at the end of the member.
-fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Stop> {
-    line.clear();
-    reader.take(LONGEST_LINE as u64).read_until(b'\n', line)?;
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Stop> {
+    read_line(reader, LONGEST_LINE as u64, line)?;
     match line.last() {
         Some(b'\n') => Ok(true),
         Some(_) => Err(Stop::Damaged),

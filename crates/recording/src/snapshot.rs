@@ -30,6 +30,18 @@ pub struct Snapshot {
     pub lost: u64,
 }
 
+impl Snapshot {
+    /// About how much memory it takes, without what it shares with others.
+    pub(crate) fn bytes(&self) -> usize {
+        let waits = self.vcpus.iter().filter_map(|figures| figures.waits.as_ref());
+        let buckets: usize = waits.map(|waits| size_of_val::<[_]>(&waits.histogram)).sum();
+        size_of_val::<[_]>(&self.vcpus)
+            + buckets
+            + size_of_val::<[_]>(&self.segments)
+            + size_of_val::<[_]>(&self.others)
+    }
+}
+
 /// Somebody who is no vCPU ran: a thread of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherRun {

@@ -27,11 +27,14 @@ const NAMED: usize = 8;
 #[derive(Default)]
 pub struct Tally {
     structure: Option<Arc<Structure>>,
-    /// Index of the first vCPU of each domain of the structure.
-    first: Vec<usize>,
-    /// In the order of the structure.
+    /// Of each domain, where its vCPUs are in `vcpus`.
+    places: Vec<Vec<usize>>,
     vcpus: Vec<Sums>,
+    /// Of the host.
+    pcpus_known: u32,
     pcpus: Vec<VecDeque<Run>>,
+    /// Buckets of all histograms.
+    buckets: usize,
 }
 
 /// What is known of a vCPU.
@@ -74,22 +77,55 @@ impl Tally {
         let mut known = HashMap::new();
         let before = self.structure.iter().flat_map(|structure| &structure.domains);
         let before = before.flat_map(|domain| domain.vcpus.iter().map(|vcpu| (domain.id, vcpu.id)));
+        // In the order of a structure they are in `vcpus` too.
         known.extend(before.zip(std::mem::take(&mut self.vcpus)));
-        self.first.clear();
-        for domain in &structure.domains {
-            self.first.push(self.vcpus.len());
+        self.places.clear();
+        for (index, domain) in structure.domains.iter().enumerate() {
             let name: Arc<str> = domain.name.as_str().into();
-            for (index, vcpu) in domain.vcpus.iter().enumerate() {
-                let mut sums = known.remove(&(domain.id, vcpu.id)).unwrap_or_default();
-                sums.runner = Some(Runner {
-                    domain: Some(domain.id),
-                    name: name.clone(),
-                    vcpu: index as u32,
-                });
-                self.vcpus.push(sums);
+            for vcpu in &domain.vcpus {
+                let sums = known.remove(&(domain.id, vcpu.id)).unwrap_or_default();
+                self.place(index, domain.id, &name, sums);
             }
         }
+        self.buckets = self.vcpus.iter().map(|sums| sums.waits.histogram.len()).sum();
+        self.set_pcpus(structure.host.pcpus);
         self.structure = Some(structure.clone());
+    }
+
+    /// The host has so many pCPUs, instead of those of a structure.
+    pub fn set_pcpus(&mut self, pcpus: u32) {
+        self.pcpus_known = pcpus;
+    }
+
+    /// One more vCPU of the domain of this index and id, instead of those of a structure: for who learns
+    /// one by one who is there. Nobody goes.
+    pub fn join(&mut self, domain: usize, id: u64, name: &Arc<str>) {
+        self.place(domain, id, name, Sums::default());
+    }
+
+    fn place(&mut self, domain: usize, id: u64, name: &Arc<str>, mut sums: Sums) {
+        if self.places.len() <= domain {
+            self.places.resize_with(domain + 1, Vec::new);
+        }
+        let places = &mut self.places[domain];
+        let (domain, vcpu) = (Some(id), places.len() as u32);
+        sums.runner = Some(Runner { domain, name: name.clone(), vcpu });
+        places.push(self.vcpus.len());
+        self.vcpus.push(sums);
+    }
+
+    /// The domain of this index is called otherwise from now on.
+    pub fn rename(&mut self, domain: usize, name: &Arc<str>) {
+        for &index in self.places.get(domain).into_iter().flatten() {
+            if let Some(runner) = &mut self.vcpus[index].runner {
+                runner.name = name.clone();
+            }
+        }
+    }
+
+    /// Buckets of all histograms, which is what grows.
+    pub fn buckets(&self) -> usize {
+        self.buckets
     }
 
     /// A run or wait that ended. One of a vCPU that is not in the structure counts for nobody.
@@ -101,7 +137,7 @@ impl Tally {
             sums.begin_wait(segment.start_ns);
             let waited_ns = sums.figures.waited_ns.get_or_insert(0);
             *waited_ns = waited_ns.wrapping_add(length_ns);
-            sums.end_wait(segment.start_ns, segment.end_ns);
+            self.buckets += sums.end_wait(segment.start_ns, segment.end_ns);
             return;
         };
         self.begin_run(index, pcpu, segment.start_ns);
@@ -150,7 +186,8 @@ impl Tally {
                 }
             }
         }
-        let figures = self.vcpus.iter().zip(lasting).map(|(sums, (state, length_ns))| {
+        let figures = self.places.iter().flatten().map(|&index| {
+            let (sums, (state, length_ns)) = (&self.vcpus[index], lasting[index]);
             let open_ns = |of| if state == of { length_ns } else { 0 };
             Figures {
                 state: Some(state),
@@ -169,9 +206,7 @@ impl Tally {
     }
 
     fn index(&self, segment: &Segment) -> Option<usize> {
-        let domain = self.structure.as_ref()?.domains.get(segment.domain as usize)?;
-        let within = (segment.vcpu as usize) < domain.vcpus.len();
-        within.then(|| self.first[segment.domain as usize] + segment.vcpu as usize)
+        self.places.get(segment.domain as usize)?.get(segment.vcpu as usize).copied()
     }
 
     /// A run begins, or is told of for the second time.
@@ -196,7 +231,7 @@ impl Tally {
             }
             _ => {
                 sums.begin_wait(start_ns);
-                sums.end_wait(start_ns, start_ns);
+                self.buckets += sums.end_wait(start_ns, start_ns);
                 sums.waited = None;
             }
         }
@@ -245,8 +280,7 @@ impl Tally {
     }
 
     fn remember(&mut self, pcpu: u32, runner: Runner, start_ns: u64, end_ns: u64) {
-        let known = self.structure.as_ref().map_or(0, |structure| structure.host.pcpus);
-        if pcpu >= known {
+        if pcpu >= self.pcpus_known {
             return;
         }
         let pcpu = pcpu as usize;
@@ -279,17 +313,21 @@ impl Sums {
         }
     }
 
-    fn end_wait(&mut self, start_ns: u64, end_ns: u64) {
+    /// How many more buckets there are then.
+    fn end_wait(&mut self, start_ns: u64, end_ns: u64) -> usize {
         let length_ns = end_ns.saturating_sub(start_ns);
         let bucket_ns = wait_bucket_ns(length_ns);
         let histogram = &mut self.waits.histogram;
+        let before = histogram.len();
         match histogram.binary_search_by_key(&bucket_ns, |&(bound, _)| bound) {
             Ok(index) => histogram[index].1 += 1,
             Err(index) => histogram.insert(index, (bucket_ns, 1)),
         }
+        let more = histogram.len() - before;
         if length_ns > self.worst_ns() {
             self.set_worst(start_ns, length_ns);
         }
         self.waited = Some((start_ns, end_ns));
+        more
     }
 }

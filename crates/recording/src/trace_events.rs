@@ -15,6 +15,7 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use steelyard_boundary::input::{LINE_BYTES, OverBudget, read_line, within_memory, within_number};
 use steelyard_simulator::measure::Segment;
 use steelyard_simulator::units::MAX_PCPU;
 
@@ -210,9 +211,6 @@ struct Event {
     args: Value,
 }
 
-/// A line is no longer than this.
-const LONGEST_LINE: u64 = 1 << 16;
-
 #[derive(Default)]
 struct Process {
     name: String,
@@ -230,11 +228,10 @@ struct Process {
 /// # Errors
 /// [`TraceEventsError`]
 pub fn read_trace_events(mut lines: impl BufRead) -> Result<History, TraceEventsError> {
-    let mut processes: BTreeMap<u64, Process> = BTreeMap::new();
+    let mut read = Lines::default();
     let mut line = vec![];
     for number in 1.. {
-        line.clear();
-        let length = io::Read::take(&mut lines, LONGEST_LINE).read_until(b'\n', &mut line);
+        let length = read_line(&mut lines, LINE_BYTES, &mut line);
         if length.map_err(TraceEventsError::Io)? == 0 {
             break;
         }
@@ -245,55 +242,85 @@ pub fn read_trace_events(mut lines: impl BufRead) -> Result<History, TraceEvents
         }
         let event: Event =
             serde_json::from_slice(text).map_err(|_| TraceEventsError::Line(number))?;
-        read_event(&mut processes, event).ok_or(TraceEventsError::Line(number))?;
+        read.event(event).ok_or(TraceEventsError::Line(number))?;
+        read.within_budget().map_err(|over| TraceEventsError::Io(over.into()))?;
     }
-    history(processes).ok_or(TraceEventsError::Empty)
+    history(read.processes).ok_or(TraceEventsError::Empty)
 }
 
-/// None if it is not as it should be.
-fn read_event(processes: &mut BTreeMap<u64, Process>, event: Event) -> Option<()> {
-    let Event { ph, name, cat, pid, tid, ts, dur, args } = event;
-    let process = processes.entry(pid).or_default();
-    let index = u32::try_from(tid.saturating_sub(1)).ok()?;
-    let named = || args.get("name").and_then(Value::as_str).map(str::to_owned);
-    match (ph.as_str(), name.as_str()) {
-        ("M", "process_name") => process.name = named()?,
-        ("M", "thread_name") => {
-            process.threads.insert(index, named()?);
-        }
-        ("C", WEIGHT | CAP) => {
-            let value = |name| args.get(name).and_then(Value::as_u64).map(u32::try_from);
-            if let Some(weight) = value(WEIGHT) {
-                process.weight = Some(weight.ok()?);
-            }
-            if let Some(cap_percent) = value(CAP) {
-                process.cap_percent = cap_percent.ok()?;
-            }
-        }
-        ("X", _) => {
-            let ns = |us: f64| (us.is_finite() && us >= 0.0).then_some((us * 1e3).round() as u64);
-            let start_ns = ns(ts)?;
-            let end_ns = start_ns.checked_add(ns(dur)?)?;
-            let pcpu = match args.get("pCPU") {
-                None => None,
-                Some(pcpu) => {
-                    let pcpu = u32::try_from(pcpu.as_u64()?).ok();
-                    Some(pcpu.filter(|&pcpu| pcpu <= MAX_PCPU)?)
-                }
-            };
-            if cat == OTHER {
-                let name = name.as_str().into();
-                process.others.push(OtherRun { name, pcpu: pcpu?, start_ns, end_ns });
-            } else if name == cat {
-                // In the process of all pCPUs a slice is called after the vCPU that ran.
-                let domain = 0;
-                process.threads.entry(index).or_insert_with(|| format!("vCPU {index}"));
-                process.segments.push(Segment { domain, vcpu: index, pcpu, start_ns, end_ns });
-            }
-        }
-        _ => {}
+/// What lines said.
+#[derive(Default)]
+struct Lines {
+    processes: BTreeMap<u64, Process>,
+    /// Of all processes.
+    threads: usize,
+    /// What runs, and names, take.
+    bytes: usize,
+}
+
+impl Lines {
+    fn within_budget(&self) -> Result<(), OverBudget> {
+        within_number(self.processes.len())?;
+        within_number(self.threads)?;
+        within_memory(self.bytes)
     }
-    Some(())
+
+    /// None if it is not as it should be.
+    fn event(&mut self, event: Event) -> Option<()> {
+        let Event { ph, name, cat, pid, tid, ts, dur, args } = event;
+        let process = self.processes.entry(pid).or_default();
+        let index = u32::try_from(tid.saturating_sub(1)).ok()?;
+        let named = || args.get("name").and_then(Value::as_str).map(str::to_owned);
+        match (ph.as_str(), name.as_str()) {
+            ("M", "process_name") => {
+                process.name = named()?;
+                self.bytes += process.name.len();
+            }
+            ("M", "thread_name") => {
+                let name = named()?;
+                self.bytes += name.len();
+                self.threads += usize::from(process.threads.insert(index, name).is_none());
+            }
+            ("C", WEIGHT | CAP) => {
+                let value = |name| args.get(name).and_then(Value::as_u64).map(u32::try_from);
+                if let Some(weight) = value(WEIGHT) {
+                    process.weight = Some(weight.ok()?);
+                }
+                if let Some(cap_percent) = value(CAP) {
+                    process.cap_percent = cap_percent.ok()?;
+                }
+            }
+            ("X", _) => {
+                let ns =
+                    |us: f64| (us.is_finite() && us >= 0.0).then_some((us * 1e3).round() as u64);
+                let start_ns = ns(ts)?;
+                let end_ns = start_ns.checked_add(ns(dur)?)?;
+                let pcpu = match args.get("pCPU") {
+                    None => None,
+                    Some(pcpu) => {
+                        let pcpu = u32::try_from(pcpu.as_u64()?).ok();
+                        Some(pcpu.filter(|&pcpu| pcpu <= MAX_PCPU)?)
+                    }
+                };
+                if cat == OTHER {
+                    self.bytes += size_of::<OtherRun>() + name.len();
+                    let name = name.as_str().into();
+                    process.others.push(OtherRun { name, pcpu: pcpu?, start_ns, end_ns });
+                } else if name == cat {
+                    // In the process of all pCPUs a slice is called after the vCPU that ran.
+                    let domain = 0;
+                    self.bytes += size_of::<Segment>();
+                    process.threads.entry(index).or_insert_with(|| {
+                        self.threads += 1;
+                        format!("vCPU {index}")
+                    });
+                    process.segments.push(Segment { domain, vcpu: index, pcpu, start_ns, end_ns });
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
 }
 
 fn history(processes: BTreeMap<u64, Process>) -> Option<History> {

@@ -12,15 +12,18 @@
 //! next round began; so at the end of a round all that is not newer than the round before is complete,
 //! and can be put in order. If pCPUs' counters disagree, times are kept from going back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::{error, fmt, mem};
 
+use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_simulator::measure::Segment;
 use steelyard_simulator::units::MAX_PCPU;
 
+use crate::history::least_interval_ns;
 use crate::recording::Ending;
 use crate::snapshot::{Domain, Host, Snapshot, Structure, Vcpu};
 use crate::tally::Tally;
@@ -159,6 +162,30 @@ struct Timed {
     event: Event,
 }
 
+/// What is not yet in order: the earliest is the greatest, and of equals that which came first.
+#[derive(Debug)]
+struct Unordered(Reverse<(u64, u64)>, Timed);
+
+impl PartialEq for Unordered {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Unordered {}
+
+impl PartialOrd for Unordered {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Unordered {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
 fn change(record: &Record) -> Option<Event> {
     match (record.event & !RUNSTATE_BITS, record.words()) {
         (RUNSTATE_CHANGE, &[who]) => Some(Event::Change {
@@ -181,8 +208,9 @@ pub struct Xentrace {
     last_pcpu: Option<u32>,
     /// The latest time in the round before, and in this one.
     latest: (u64, u64),
-    /// Not yet in order.
-    unordered: Vec<Timed>,
+    unordered: BinaryHeap<Unordered>,
+    /// How many events came so far.
+    count: u64,
     /// In order, not yet looked at.
     ordered: VecDeque<Timed>,
     /// Of the last event that was looked at.
@@ -202,7 +230,8 @@ impl Xentrace {
             lost: 0,
             last_pcpu: None,
             latest: (0, 0),
-            unordered: vec![],
+            unordered: BinaryHeap::new(),
+            count: 0,
             ordered: VecDeque::new(),
             now_tsc: 0,
             losing: 0,
@@ -232,7 +261,7 @@ impl Xentrace {
                     let first_tsc = u64::from(high) << 32 | u64::from(low);
                     let tsc = record.tsc.map_or(first_tsc, |tsc| tsc.min(first_tsc));
                     let (pcpu, event) = (record.pcpu, Event::LossBegins);
-                    self.unordered.push(Timed { tsc, pcpu, event });
+                    self.add(Timed { tsc, pcpu, event });
                     Event::LossEnds
                 }
                 _ => match change(&record) {
@@ -242,9 +271,14 @@ impl Xentrace {
             };
             let Some(tsc) = record.tsc else { continue };
             self.latest.1 = self.latest.1.max(tsc);
-            self.unordered.push(Timed { tsc, pcpu: record.pcpu, event });
+            self.add(Timed { tsc, pcpu: record.pcpu, event });
         }
-        Ok(())
+        Ok(within_memory(self.unordered.len() * size_of::<Unordered>())?)
+    }
+
+    fn add(&mut self, timed: Timed) {
+        self.unordered.push(Unordered(Reverse((timed.tsc, self.count)), timed));
+        self.count += 1;
     }
 
     /// A round is over: `xentrace` has written nothing for a while.
@@ -262,9 +296,9 @@ impl Xentrace {
 
     /// Puts in order what is not later than this.
     fn order(&mut self, until_tsc: u64) {
-        self.unordered.sort_by_key(|timed| timed.tsc);
-        let count = self.unordered.partition_point(|timed| timed.tsc <= until_tsc);
-        self.ordered.extend(self.unordered.drain(..count));
+        while self.unordered.peek().is_some_and(|first| first.1.tsc <= until_tsc) {
+            self.ordered.extend(self.unordered.pop().map(|first| first.1));
+        }
     }
 
     /// There are no more bytes.
@@ -373,8 +407,12 @@ pub struct XentraceSurvey {
     /// How many records Xen had no room for.
     pub lost: u64,
     first_tsc: u64,
+    last_tsc: u64,
     vcpus: BTreeMap<u32, BTreeSet<u32>>,
+    /// Of all domains.
+    vcpu_count: usize,
     pcpus: u32,
+    changes: u64,
 }
 
 impl XentraceSurvey {
@@ -388,8 +426,11 @@ impl XentraceSurvey {
             ending: Ending::Complete,
             lost: 0,
             first_tsc: u64::MAX,
+            last_tsc: 0,
             vcpus: BTreeMap::new(),
+            vcpu_count: 0,
             pcpus: 0,
+            changes: 0,
         };
         let mut decoder = Decoder::default();
         let mut clock = Clock::default();
@@ -411,6 +452,7 @@ impl XentraceSurvey {
                         return Ok(survey);
                     }
                 }
+                within_number(survey.vcpu_count)?;
             }
         }
         if survey.pcpus == 0 {
@@ -430,8 +472,11 @@ impl XentraceSurvey {
         match change(record) {
             Some(Event::Change { domain, vcpu, .. }) => {
                 self.first_tsc = self.first_tsc.min(tsc);
+                self.last_tsc = self.last_tsc.max(tsc);
+                self.changes += 1;
                 if domain != IDLE_DOMAIN {
-                    self.vcpus.entry(domain).or_default().insert(vcpu);
+                    let new = self.vcpus.entry(domain).or_default().insert(vcpu);
+                    self.vcpu_count += usize::from(new);
                 }
             }
             _ if record.event == LOST_RECORDS => {
@@ -547,13 +592,16 @@ impl<R: Read> XentraceFile<R> {
         let structure = Arc::new(survey.structure(name));
         let mut tally = Tally::default();
         tally.set_structure(&structure);
+        let length_ns = ns(survey.last_tsc.saturating_sub(survey.first_tsc), tsc_hz);
+        let width = survey.vcpu_count + survey.pcpus as usize;
+        let interval_ns = interval_ns.max(least_interval_ns(length_ns, width, survey.changes));
         XentraceFile {
             file,
             buffer: vec![0; CHUNK],
             xentrace: Xentrace::new(tsc_hz),
             tally,
             first_ns: ns(survey.first_tsc, tsc_hz),
-            interval_ns: interval_ns.max(1),
+            interval_ns,
             due_ns: 0,
             idle_ns: vec![0; survey.pcpus as usize],
             structure,
@@ -594,7 +642,11 @@ impl<R: Read> XentraceFile<R> {
 
     fn read_on(&mut self) -> Result<(), XentraceError> {
         let length = read(&mut self.file, &mut self.buffer)?;
-        if length == 0 || self.xentrace.push(&self.buffer[..length]).is_err() {
+        let damaged = match self.xentrace.push(&self.buffer[..length]) {
+            Err(XentraceError::Damaged { .. }) => true,
+            other => other.map(|()| false)?,
+        };
+        if length == 0 || damaged {
             self.xentrace.end();
             self.ended = true;
         }
@@ -673,6 +725,12 @@ pub enum XentraceError {
         /// Bytes from its beginning.
         offset: u64,
     },
+}
+
+impl From<OverBudget> for XentraceError {
+    fn from(over: OverBudget) -> XentraceError {
+        XentraceError::Unreadable(over.into())
+    }
 }
 
 impl fmt::Display for XentraceError {

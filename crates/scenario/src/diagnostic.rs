@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 use std::path::Path;
 
+use steelyard_boundary::input::{Input, OverBudget, over_budget};
+
 /// Something that was given and cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -40,6 +42,11 @@ impl Diagnostic {
     /// An error in a file as a whole.
     pub fn of_file(file: impl Into<String>, message: impl Into<String>) -> Self {
         Diagnostic { file: file.into(), place: None, message: message.into(), help: None }
+    }
+
+    /// A file asks for more than is given to one.
+    pub fn of_budget(file: impl Into<String>, over: OverBudget) -> Self {
+        Diagnostic::of_file(file, over.to_string()).with_help(over.way_out())
     }
 
     /// The same with what would be right.
@@ -129,22 +136,23 @@ fn floor(text: &str, byte: usize) -> usize {
 }
 
 /// Opens a file.
-pub(crate) fn open(path: &Path) -> Result<BufReader<File>, Diagnostic> {
-    match File::open(path) {
-        Ok(file) => Ok(BufReader::with_capacity(1 << 16, file)),
-        Err(error) => Err(unreadable(path, &error)),
+pub(crate) fn open(path: &Path) -> Result<Input<BufReader<File>>, Diagnostic> {
+    Input::open(path).map_err(|error| unreadable(path, &error))
+}
+
+/// A file could not be read, or only up to a limit.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
+    let name = path.display().to_string();
+    match over_budget(error) {
+        Some(over) => Diagnostic::of_budget(name, over),
+        None => Diagnostic::of_file(name, format!("cannot be read: {error}")),
     }
 }
 
-pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
-    Diagnostic::of_file(path.display().to_string(), format!("cannot be read: {error}"))
-}
-
 /// Reads all of a text.
-pub(crate) fn read_text(path: &Path, mut file: impl BufRead) -> Result<Source, Diagnostic> {
+pub(crate) fn read_text(path: &Path, file: Input<impl BufRead>) -> Result<Source, Diagnostic> {
     let name = path.display().to_string();
-    let mut bytes = vec![];
-    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    let bytes = file.text().map_err(|error| unreadable(path, &error))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Source::new(name, text)),
         Err(error) => {

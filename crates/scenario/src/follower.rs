@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_recording::{Domain, History, Host, Structure, Vcpu, qemu};
 use steelyard_simulator::measure::Segment;
 
@@ -24,6 +25,8 @@ pub(crate) struct Follower {
     threads: BTreeMap<u32, Thread>,
     /// What ended, with the thread for the vCPU.
     segments: Vec<Segment>,
+    /// Bytes of all names that were given.
+    names: usize,
 }
 
 #[derive(Debug, Default)]
@@ -69,8 +72,17 @@ impl Follower {
     pub fn name(&mut self, tid: u32, name: &str) {
         let thread = self.threads.entry(tid).or_default();
         if tid != IDLE && thread.name != name {
+            self.names = self.names - thread.name.len() + name.len();
             name.clone_into(&mut thread.name);
         }
+    }
+
+    /// Whether what is known so far may be held.
+    pub fn within_budget(&self) -> Result<(), OverBudget> {
+        // A tree's nodes are at least half full.
+        let thread = 2 * size_of::<(u32, Thread)>();
+        let segments = self.segments.len() * size_of::<Segment>();
+        within_memory(segments + self.threads.len() * thread + self.names)
     }
 
     /// A thread is of this process.
@@ -172,7 +184,7 @@ impl Follower {
     }
 
     /// The recording ends. `host` is what recorded it.
-    pub fn finish(self, host: &str, source: &str) -> History {
+    pub fn finish(self, host: &str, source: &str) -> Result<History, OverBudget> {
         let length_ns = self.now_ns;
         let mut open = vec![];
         let mut processes: BTreeMap<u32, Vec<(u32, &Thread)>> = BTreeMap::new();
@@ -192,6 +204,7 @@ impl Follower {
                 processes.entry(process).or_default().push((tid, thread));
             }
         }
+        within_number(processes.values().map(|threads| threads.len().min(MAX_THREADS)).sum())?;
         let mut domains = vec![];
         let mut index_of = HashMap::new();
         for (pid, mut threads) in processes {
@@ -234,12 +247,12 @@ impl Follower {
         let mut segments: Vec<_> = self.segments.into_iter().filter_map(placed).collect();
         // A switch that was missed is taken to be earlier than what showed it.
         segments.sort_by_key(|segment| segment.end_ns);
-        History {
+        Ok(History {
             structure: Structure { host, domains }.into(),
             segments,
             open: open.into_iter().filter_map(placed).collect(),
             others: vec![],
             length_ns,
-        }
+        })
     }
 }

@@ -2,9 +2,11 @@
 //! What is made of a recording, whoever recorded it: from who ran and who waited, what each vCPU (of
 //! perf: each thread) got, and the load that it was, which is replayed.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_recording::{Figures, History, Open, OtherRun, Snapshot, Structure, Tally, merged};
 use steelyard_simulator::config::{Domain, Setup};
 use steelyard_simulator::measure::{
@@ -57,13 +59,14 @@ impl Recording {
         history: &History,
         is_vcpu: impl Fn(&str) -> bool,
         skipped: u64,
-    ) -> Recording {
+    ) -> Result<Recording, OverBudget> {
         let mut digest = Digest::default();
-        digest.set_structure(&history.structure);
+        digest.set_structure(&history.structure)?;
         digest.add(&history.segments, &history.others);
+        digest.within_budget()?;
         let mut recording = digest.finish(&history.open, 0, history.length_ns, is_vcpu);
         recording.skipped = skipped;
-        recording
+        Ok(recording)
     }
 
     /// The recorded host's figures for the domains that replay this recording; none if none does.
@@ -154,8 +157,8 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     /// The next one.
-    pub fn add(&mut self, snapshot: Snapshot) {
-        self.digest.set_structure(&snapshot.structure);
+    pub fn add(&mut self, snapshot: Snapshot) -> Result<(), OverBudget> {
+        self.digest.set_structure(&snapshot.structure)?;
         self.digest.tell(&snapshot);
         self.open.add(&snapshot);
         self.seen |= snapshot.vcpus.iter().any(|figures| figures.waits.is_some());
@@ -168,6 +171,7 @@ impl Snapshots {
         }
         self.digest.add(&segments, &others);
         self.last = Some((time_ns, idle_ns));
+        self.digest.within_budget()
     }
 
     /// The recording; none if it holds no single runs and waits, or no time passes.
@@ -186,6 +190,9 @@ impl Snapshots {
     }
 }
 
+/// Who was first called so, by index, and whether that was changed since another was too.
+struct Named(usize, bool);
+
 /// Adds up a recording as it is read. Domains that went stay.
 #[derive(Default)]
 struct Digest {
@@ -193,62 +200,102 @@ struct Digest {
     now: Option<Arc<Structure>>,
     /// Everybody that there was.
     all: Structure,
+    /// Index of a domain among all, by id; number of a vCPU in its domain, by both ids.
+    domains: HashMap<u64, usize>,
+    vcpus: HashMap<(u64, u64), u32>,
+    names: HashMap<String, Named>,
     /// The place among all of each vCPU of each domain as it is now.
     places: Vec<Vec<(u32, u32)>>,
     tally: Tally,
     /// By domain and vCPU, what was told of it at first and at last, if it was: single runs and waits of a
     /// recording are rounded, its figures are not.
     told: HashMap<(u64, u64), [Figures; 2]>,
+    told_buckets: usize,
     loads: Vec<Vec<Load>>,
+    /// Of all loads.
+    bursts: usize,
     /// Of each pCPU: time in which somebody ran, and switches.
     pcpus: Vec<(u64, u64)>,
 }
 
 impl Digest {
-    fn set_structure(&mut self, structure: &Arc<Structure>) {
-        if self.now.as_ref().is_some_and(|now| Arc::ptr_eq(now, structure)) {
-            return;
+    /// Takes time for who is there, not for who was.
+    fn set_structure(&mut self, structure: &Arc<Structure>) -> Result<(), OverBudget> {
+        let known = self.now.replace(structure.clone());
+        if known.is_some_and(|known| Arc::ptr_eq(&known, structure) || known == *structure) {
+            return Ok(());
         }
-        self.now = Some(structure.clone());
         self.all.host = structure.host.clone();
+        self.tally.set_pcpus(structure.host.pcpus);
+        self.pcpus.resize(structure.host.pcpus as usize, (0, 0));
         self.places.clear();
-        let all = &mut self.all.domains;
-        let mut known: HashMap<u64, usize> =
-            all.iter().enumerate().map(|(index, domain)| (domain.id, index)).collect();
         for domain in &structure.domains {
-            let index = *known.entry(domain.id).or_insert_with(|| {
-                all.push(steelyard_recording::Domain { vcpus: vec![], ..domain.clone() });
-                all.len() - 1
-            });
-            all[index].weight = domain.weight;
-            all[index].cap_percent = domain.cap_percent;
-            let vcpus = &mut all[index].vcpus;
-            let numbers: HashMap<u64, usize> =
-                vcpus.iter().enumerate().map(|(number, vcpu)| (vcpu.id, number)).collect();
-            let places = domain.vcpus.iter().map(|vcpu| {
-                let number = numbers.get(&vcpu.id).copied().unwrap_or_else(|| {
-                    vcpus.push(vcpu.clone());
-                    vcpus.len() - 1
-                });
-                (index as u32, number as u32)
-            });
-            self.places.push(places.collect());
+            let index = self.domain(domain);
+            let all = &mut self.all.domains[index];
+            all.weight = domain.weight;
+            all.cap_percent = domain.cap_percent;
+            let mut name: Option<Arc<str>> = None;
+            let mut places = vec![];
+            for vcpu in &domain.vcpus {
+                let number = match self.vcpus.entry((domain.id, vcpu.id)) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => {
+                        let name = name.get_or_insert_with(|| all.name.as_str().into());
+                        self.tally.join(index, domain.id, name);
+                        self.loads[index].push(Load::default());
+                        all.vcpus.push(vcpu.clone());
+                        *new.insert(all.vcpus.len() as u32 - 1)
+                    }
+                };
+                places.push((index as u32, number));
+            }
+            self.places.push(places);
         }
-        let mut count: HashMap<String, u32> = HashMap::new();
-        for domain in &*all {
-            *count.entry(domain.name.clone()).or_default() += 1;
-        }
-        for domain in &mut *all {
-            if count.get(&domain.name).is_some_and(|&count| count > 1) {
-                domain.name = format!("{}-{}", domain.name, domain.id);
+        within_number(self.all.domains.len())?;
+        within_number(self.vcpus.len())
+    }
+
+    /// Its index among all, where no two are called the same.
+    fn domain(&mut self, domain: &steelyard_recording::Domain) -> usize {
+        let index = self.all.domains.len();
+        match self.domains.entry(domain.id) {
+            Entry::Occupied(known) => return *known.get(),
+            Entry::Vacant(new) => new.insert(index),
+        };
+        self.loads.push(vec![]);
+        let mut new = steelyard_recording::Domain { vcpus: vec![], ..domain.clone() };
+        match self.names.get(&domain.name) {
+            None => {}
+            Some(&Named(other, renamed)) => {
+                if !renamed {
+                    self.names.insert(domain.name.clone(), Named(other, true));
+                    let other_domain = &self.all.domains[other];
+                    let name = self.free_name(&other_domain.name, other_domain.id);
+                    self.tally.rename(other, &name.as_str().into());
+                    self.names.insert(name.clone(), Named(other, false));
+                    self.all.domains[other].name = name;
+                }
+                new.name = self.free_name(&domain.name, domain.id);
             }
         }
-        self.loads.resize_with(all.len(), Vec::new);
-        for (loads, domain) in self.loads.iter_mut().zip(&*all) {
-            loads.resize_with(domain.vcpus.len(), Load::default);
+        self.names.insert(new.name.clone(), Named(index, false));
+        self.all.domains.push(new);
+        index
+    }
+
+    /// A name with the domain's number that no other has.
+    fn free_name(&self, name: &str, id: u64) -> String {
+        let mut free = format!("{name}-{id}");
+        while self.names.contains_key(&free) {
+            free = format!("{free}-{id}");
         }
-        self.pcpus.resize(structure.host.pcpus as usize, (0, 0));
-        self.tally.set_structure(&Arc::new(self.all.clone()));
+        free
+    }
+
+    /// Whether what is known so far may be held.
+    fn within_budget(&self) -> Result<(), OverBudget> {
+        let buckets = self.told_buckets + self.tally.buckets();
+        within_memory(self.bursts * size_of::<Burst>() + buckets * size_of::<(u64, u64)>())
     }
 
     fn tell(&mut self, snapshot: &Snapshot) {
@@ -257,8 +304,21 @@ impl Digest {
         for (id, figures) in ids.zip(&snapshot.vcpus) {
             // Whatever there was at the beginning of the source's time began with it.
             let first = || if snapshot.time_ns == 0 { Figures::default() } else { figures.clone() };
-            let [_, last] = self.told.entry(id).or_insert_with(|| [first(), Figures::default()]);
-            last.clone_from(figures);
+            let buckets = |told: &[Figures; 2]| -> usize {
+                let waits = told.iter().filter_map(|figures| figures.waits.as_ref());
+                waits.map(|waits| waits.histogram.len()).sum()
+            };
+            let (before, told) = match self.told.entry(id) {
+                Entry::Vacant(new) => (0, new.insert([first(), figures.clone()])),
+                Entry::Occupied(known) => {
+                    let told = known.into_mut();
+                    let before = buckets(told);
+                    told[1].clone_from(figures);
+                    (before, told)
+                }
+            };
+            self.told_buckets += buckets(told);
+            self.told_buckets -= before;
         }
     }
 
@@ -289,7 +349,10 @@ impl Digest {
             *busy_ns = busy_ns.saturating_add(segment.end_ns.saturating_sub(segment.start_ns));
             *switches += 1;
         }
-        self.loads[segment.domain as usize][segment.vcpu as usize].add(segment);
+        let load = &mut self.loads[segment.domain as usize][segment.vcpu as usize];
+        let bursts = load.replay.bursts.len();
+        load.add(segment);
+        self.bursts += load.replay.bursts.len() - bursts;
     }
 
     fn finish(

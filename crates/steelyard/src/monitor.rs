@@ -15,8 +15,8 @@ use steelyard_monitor::{
     Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
     fill_screen,
 };
-use steelyard_recording::{Ending, Recorder, Recording, RecordingError, Snapshot};
-use steelyard_scenario::{Diagnostic, Options, load};
+use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
+use steelyard_scenario::{Diagnostic, Options, load, open_recording, recording_error};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::units::Nanoseconds;
 use tempfile::NamedTempFile;
@@ -218,12 +218,9 @@ pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Fa
 }
 
 fn recording(path: &Path) -> Result<Source, Failure> {
-    let name = path.display().to_string();
-    let file = File::open(path)
-        .map_err(|error| Diagnostic::of_file(&name, format!("cannot be read: {error}")))?;
-    let recording = match Recording::new(BufReader::new(file)) {
-        Err(RecordingError::Other) => of_other(path)?,
-        other => other.map_err(|error| Diagnostic::of_file(&name, error.to_string()))?,
+    let recording = match open_recording(path)? {
+        Some(file) => Recording::new(file).map_err(|error| recording_error(path, error))?,
+        None => of_other(path)?,
     };
     note(path, recording.ending(), &format!("; {} samples can be read", recording.len()));
     Ok(Source::Recording(recording, 0))
@@ -245,9 +242,8 @@ fn of_other(path: &Path) -> Result<Recording<BufReader<File>>, Failure> {
     })?;
     note(path, ending, "");
     recorded.and_then(|()| recorder.finish()).map_err(failed)?;
-    let name = path.display().to_string();
     let recording = Recording::new(BufReader::new(file));
-    Ok(recording.map_err(|error| Diagnostic::of_file(&name, error.to_string()))?)
+    Ok(recording.map_err(|error| recording_error(path, error))?)
 }
 
 impl From<ScreenError> for Failure {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use roxmltree::{Document, Node};
+use roxmltree::{Document, Node, ParsingOptions};
 use steelyard_simulator::units::CpuSet;
 
 use crate::diagnostic::{Diagnostic, Source};
@@ -14,9 +14,63 @@ use crate::import::{VirtualMachine, clamp_weight, whole_number};
 const DEFAULT_SHARES: u64 = 1024;
 const DEFAULT_PERIOD_US: i64 = 100_000;
 
+/// The parser compares each attribute of an element with all others, and each element has its list of
+/// namespaces: both are bounded beforehand, as is what a document takes. Elements of libvirt's have at most
+/// twenty attributes, and no document of its more than two namespaces.
+const MOST_ATTRIBUTES: usize = 256;
+const MOST_NAMESPACES: usize = 64;
+const MOST_NODES: u32 = 1 << 18;
+
+/// Refuses what would take the parser for ever.
+fn check_size(source: &Source) -> Result<(), Diagnostic> {
+    let text = &source.text;
+    if let Some((at, found)) = text.match_indices("xmlns").nth(MOST_NAMESPACES) {
+        let message = format!("more than {MOST_NAMESPACES} namespaces: no document of libvirt's");
+        return Err(source.error(at..at + found.len(), message));
+    }
+    let mut at = 0;
+    while let Some(found) = text[at..].find('<') {
+        let start = at + found;
+        let tag = &text[start..];
+        // What is no element ends where it says, whatever is in it.
+        let known = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")];
+        let length = match known.into_iter().find(|(begin, _)| tag.starts_with(begin)) {
+            Some((_, end)) => tag.find(end),
+            None => element(tag).map_err(|end| {
+                let message = format!("more than {MOST_ATTRIBUTES} attributes in an element");
+                source.error(start + end..start + end + 1, message)
+            })?,
+        };
+        // The parser says what has no end.
+        let Some(length) = length else { break };
+        at = start + length;
+    }
+    Ok(())
+}
+
+/// The length of the element's tag at the beginning of this, none if it has no end; where it has too many
+/// attributes.
+fn element(tag: &str) -> Result<Option<usize>, usize> {
+    let (mut quote, mut attributes) = (None, 0);
+    for (at, byte) in tag.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), _) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, b'=') if attributes == MOST_ATTRIBUTES => return Err(at),
+            (None, b'=') => attributes += 1,
+            (None, b'>') => return Ok(Some(at)),
+            (None, _) => {}
+        }
+    }
+    Ok(None)
+}
+
 /// Reads one domain.
 pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
-    let document = Document::parse(&source.text).map_err(|error| {
+    check_size(source)?;
+    let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(&source.text, options).map_err(|error| {
         let at = error.pos();
         let line_start: usize =
             source.text.split_inclusive('\n').take(at.row as usize - 1).map(str::len).sum();

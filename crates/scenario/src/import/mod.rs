@@ -11,14 +11,17 @@ mod perfetto;
 mod xl;
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
+use steelyard_boundary::input::Input;
 use steelyard_recording::{
-    Ending, History, Snapshot, XentraceFile, XentraceSurvey, is_xentrace, qemu, read_trace_events,
+    Ending, History, RecordingError, Snapshot, TraceEventsError, XentraceError, XentraceFile,
+    XentraceSurvey, is_xentrace, qemu, read_trace_events,
 };
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use toml_edit::Value;
@@ -63,7 +66,7 @@ impl Format {
         if steelyard_recording::looks_like(head) {
             return Ok(Format::Steelyard);
         }
-        if head.starts_with(&GZIP_MAGIC) || head.starts_with(b"{\"displayTimeUnit\"") {
+        if head.starts_with(&GZIP_MAGIC) || head.trim_ascii_start().starts_with(b"{") {
             return Ok(Format::TraceEvents);
         }
         if is_xentrace(head) {
@@ -105,7 +108,7 @@ impl Format {
 /// # Errors
 /// What cannot be read, and where it stands.
 pub fn import(path: &Path) -> Result<String, Diagnostic> {
-    import_from(path, open(path)?)
+    scenario(path, open(path)?, &mut Recordings::default())
 }
 
 /// The same from what is already open, or in memory; of `path` only the name counts.
@@ -113,13 +116,32 @@ pub fn import(path: &Path) -> Result<String, Diagnostic> {
 /// # Errors
 /// As those of [`import`].
 pub fn import_from(path: &Path, file: impl BufRead + Seek) -> Result<String, Diagnostic> {
-    scenario(path, file, &mut Recordings::default())
+    scenario(path, Input::new(file), &mut Recordings::default())
+}
+
+/// Opens a file if it holds the snapshots of `steelyard record`, to be looked at in any order.
+///
+/// # Errors
+/// What cannot be read.
+pub fn open_recording(path: &Path) -> Result<Option<BufReader<File>>, Diagnostic> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    let is_recording = Format::of(path, head)? == Format::Steelyard;
+    Ok(is_recording.then(|| file.into_inner()))
+}
+
+/// What is wrong with such a file.
+pub fn recording_error(path: &Path, error: RecordingError) -> Diagnostic {
+    match error {
+        RecordingError::Io(error) => unreadable(path, &error),
+        other => Diagnostic::of_file(path.display().to_string(), other.to_string()),
+    }
 }
 
 /// The text of the scenario that a file holds or becomes.
 pub(crate) fn scenario(
     path: &Path,
-    mut file: impl BufRead + Seek,
+    mut file: Input<impl BufRead + Seek>,
     recordings: &mut Recordings,
 ) -> Result<String, Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -158,22 +180,25 @@ pub(crate) fn recording(path: &Path) -> Result<Recording, Diagnostic> {
 
 fn read_recording(
     path: &Path,
-    file: impl BufRead + Seek,
+    file: Input<impl BufRead + Seek>,
     format: Format,
 ) -> Result<Recording, Diagnostic> {
     let mut snapshots = Snapshots::default();
     let is_vcpu = |name: &str| qemu::vcpu_number(name).is_some();
+    let over = |over| Diagnostic::of_budget(path.display().to_string(), over);
+    let mut within = Ok(());
     let read = read_events(path, file, format, None, |snapshot| {
-        snapshots.add(snapshot);
-        true
-    })?;
-    match read {
+        within = snapshots.add(snapshot);
+        within.is_ok()
+    });
+    within.map_err(over)?;
+    match read? {
         Read::Snapshots(_) => {}
         Read::Events { history, skipped: None } => {
-            return Ok(Recording::of_history(&history, |_| true, 0));
+            return Recording::of_history(&history, |_| true, 0).map_err(over);
         }
         Read::Events { history, skipped: Some(skipped) } => {
-            return Ok(Recording::of_history(&history, is_vcpu, skipped));
+            return Recording::of_history(&history, is_vcpu, skipped).map_err(over);
         }
     }
     snapshots.finish().ok_or_else(|| {
@@ -225,7 +250,7 @@ enum Read {
 /// Reads a recording of any kind: as snapshots, where it holds some, else as events.
 fn read_events(
     path: &Path,
-    mut file: impl BufRead + Seek,
+    mut file: Input<impl BufRead + Seek>,
     format: Format,
     tsc_hz: Option<NonZeroU64>,
     mut each: impl FnMut(Snapshot) -> bool,
@@ -234,15 +259,17 @@ fn read_events(
     let wrong = |error: &dyn std::fmt::Display| Diagnostic::of_file(&name, error.to_string());
     match format {
         Format::Steelyard => {
-            let mut wanted = true;
-            let ending =
-                steelyard_recording::read(file, |snapshot| wanted = wanted && each(snapshot))
-                    .map_err(|error| wrong(&error))?;
+            let ending = steelyard_recording::read(file, &mut each)
+                .map_err(|error| recording_error(path, error))?;
             Ok(Read::Snapshots(ending))
         }
         Format::Xentrace => {
             // Who is there is known at the end.
-            let survey = XentraceSurvey::new(&mut file).map_err(|error| wrong(&error))?;
+            let damaged = |error| match error {
+                XentraceError::Unreadable(error) => unreadable(path, &error),
+                other => wrong(&other),
+            };
+            let survey = XentraceSurvey::new(&mut file).map_err(damaged)?;
             file.seek(SeekFrom::Start(0)).map_err(|error| unreadable(path, &error))?;
             let tsc_hz = tsc_hz.or(survey.tsc_hz).ok_or_else(|| {
                 wrong(&"it does not tell the frequency of the time stamp counter").with_help(
@@ -251,7 +278,7 @@ fn read_events(
                 )
             })?;
             let mut trace = XentraceFile::new(file, &survey, tsc_hz, &name, INTERVAL_NS);
-            while let Some(snapshot) = trace.snapshot().map_err(|error| wrong(&error))? {
+            while let Some(snapshot) = trace.snapshot().map_err(damaged)? {
                 if !each(snapshot) {
                     break;
                 }
@@ -269,11 +296,16 @@ fn read_events(
         Format::TraceEvents => {
             let packed = file.fill_buf().is_ok_and(|head| head.starts_with(&GZIP_MAGIC));
             let history = if packed {
-                read_trace_events(BufReader::new(MultiGzDecoder::new(file)))
+                let budget = file.budget();
+                read_trace_events(BufReader::new(budget.unpacked(MultiGzDecoder::new(file))))
             } else {
                 read_trace_events(file)
             };
-            Ok(Read::Events { history: history.map_err(|error| wrong(&error))?, skipped: None })
+            let history = history.map_err(|error| match error {
+                TraceEventsError::Io(error) => unreadable(path, &error),
+                other => wrong(&other),
+            })?;
+            Ok(Read::Events { history, skipped: None })
         }
         Format::Scenario | Format::Libvirt | Format::Xl => {
             Err(wrong(&"this is no recording").with_help(KNOWN_FORMATS))

@@ -12,31 +12,34 @@
 //! `comm:pid [prio] S ==> comm:pid [prio]`.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::num::TryFromIntError;
 use std::ops::Range;
 use std::path::Path;
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use steelyard_boundary::input::{Input, LINE_BYTES, over_budget, read_line};
 use steelyard_recording::History;
 
 use crate::diagnostic::{Diagnostic, Source, unreadable};
 use crate::follower::Follower;
 use crate::import::{KNOWN_FORMATS, ZSTD_MAGIC};
 
-/// Longer lines are refused, so that a binary file does not fill the memory.
-const MAX_LINE: u64 = 1 << 16;
 const MAX_CPU: usize = steelyard_simulator::units::MAX_PCPU as usize;
 
 /// Reads a recording, plain or compressed.
 ///
 /// Beside what it says comes the number of events that say nothing about scheduling or were not needed.
-pub(crate) fn read(path: &Path, mut file: impl BufRead) -> Result<(History, u64), Diagnostic> {
-    let name = path.display().to_string();
+pub(crate) fn read(
+    path: &Path,
+    mut file: Input<impl BufRead>,
+) -> Result<(History, u64), Diagnostic> {
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     if head.starts_with(&ZSTD_MAGIC) {
-        let text = Zstd::new(file).map_err(|error| damaged(&name, 1, &error))?;
-        parse(&name, BufReader::with_capacity(1 << 16, text))
+        let budget = file.budget();
+        let text = Zstd::new(file).map_err(|error| damaged(path, 1, &error))?;
+        parse(path, BufReader::with_capacity(1 << 16, budget.unpacked(text)))
     } else {
-        parse(&name, file)
+        parse(path, file)
     }
 }
 
@@ -82,22 +85,20 @@ impl<R: BufRead> Read for Zstd<R> {
 pub(crate) fn looks_like(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    lines.next().is_some_and(|line| Sample::parse(line).is_some())
+    lines.next().is_some_and(|line| Sample::parse(line).is_ok())
 }
 
 /// Reads a recording from text.
-fn parse(name: &str, mut text: impl BufRead) -> Result<(History, u64), Diagnostic> {
+fn parse(path: &Path, mut text: impl BufRead) -> Result<(History, u64), Diagnostic> {
+    let name = &path.display().to_string();
     let mut follower = Follower::default();
     let mut first_ns = None;
     let mut last_ns = 0;
     let (mut skipped, mut switches) = (0, 0);
     let mut bytes = vec![];
     for number in 1.. {
-        bytes.clear();
-        let length = (&mut text)
-            .take(MAX_LINE)
-            .read_until(b'\n', &mut bytes)
-            .map_err(|error| damaged(name, number, &error))?;
+        let length = read_line(&mut text, LINE_BYTES, &mut bytes)
+            .map_err(|error| damaged(path, number, &error))?;
         if length == 0 {
             break;
         }
@@ -107,7 +108,7 @@ fn parse(name: &str, mut text: impl BufRead) -> Result<(History, u64), Diagnosti
         let wrong = |bytes: Range<usize>, message: String| {
             let message = if line.contains('\0') {
                 "this is binary, no text".to_owned()
-            } else if !complete && length < MAX_LINE as usize {
+            } else if !complete {
                 format!("{message}: the file ends in the middle of a line, it was cut off")
             } else {
                 message
@@ -121,9 +122,12 @@ fn parse(name: &str, mut text: impl BufRead) -> Result<(History, u64), Diagnosti
         if line.trim_start().is_empty() || line.starts_with('#') {
             continue;
         }
-        let sample = Sample::parse(line).ok_or_else(|| {
-            let message = "this is no line of `perf script`".to_owned();
-            wrong(0..line.len(), message).with_help(KNOWN_FORMATS)
+        let sample = Sample::parse(line).map_err(|problem| match problem {
+            Problem::NoLine => {
+                let message = "this is no line of `perf script`".to_owned();
+                wrong(0..line.len(), message).with_help(KNOWN_FORMATS)
+            }
+            Problem::Number(bytes, message) => wrong(bytes, message),
         })?;
         let start_ns = *first_ns.get_or_insert(sample.time_ns);
         if sample.time_ns < last_ns {
@@ -164,19 +168,33 @@ fn parse(name: &str, mut text: impl BufRead) -> Result<(History, u64), Diagnosti
             Event::Ran { .. } => {}
             Event::Other => skipped += 1,
         }
+        follower.within_budget().map_err(|over| Diagnostic::of_budget(name, over))?;
     }
     let nothing = match (first_ns, switches) {
         (None, _) => "an empty recording: there is no event in it",
         (Some(_), 0) => "an empty recording: there is no `sched_switch` event in it",
         (Some(start_ns), _) if start_ns == last_ns => "an empty recording: no time passes in it",
-        _ => return Ok((follower.finish(name, "perf"), skipped)),
+        _ => {
+            let history = follower.finish(name, "perf");
+            return Ok((history.map_err(|over| Diagnostic::of_budget(name, over))?, skipped));
+        }
     };
     Err(Diagnostic::of_file(name, nothing).with_help("record with `perf sched record -- sleep 10`"))
 }
 
-fn damaged(name: &str, line: usize, error: &io::Error) -> Diagnostic {
+fn damaged(path: &Path, line: usize, error: &io::Error) -> Diagnostic {
+    if over_budget(error).is_some() {
+        return unreadable(path, error);
+    }
     let message = format!("damaged or cut off after line {}: {error}", line - 1);
-    Diagnostic::of_file(name, message)
+    Diagnostic::of_file(path.display().to_string(), message)
+}
+
+/// Why a line is none.
+enum Problem {
+    NoLine,
+    /// It is one but for what stands there.
+    Number(Range<usize>, String),
 }
 
 /// What stands before an event's own fields.
@@ -193,14 +211,22 @@ struct Sample<'a> {
     fields: &'a str,
 }
 
+/// The bracket around the CPU's number begins so early: names are cut to 15 characters (helpers of the
+/// kernel's to 63). A line full of brackets is not looked through from each of them.
+const LATEST_BRACKET: usize = 256;
+/// And it ends so soon.
+const LONGEST_NUMBER: usize = 20;
+
 impl<'a> Sample<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    fn parse(line: &'a str) -> Result<Self, Problem> {
         // A name may hold anything, even ` [`: the first place where all that follows fits counts.
-        line.match_indices(" [").find_map(|(at, _)| Self::around(line, at))
+        let brackets = line.match_indices(" [").take_while(|&(at, _)| at <= LATEST_BRACKET);
+        let mut found = brackets.filter_map(|(at, _)| Self::around(line, at));
+        found.next().unwrap_or(Err(Problem::NoLine))
     }
 
-    /// With the bracket around the CPU's number at this byte.
-    fn around(line: &'a str, at: usize) -> Option<Self> {
+    /// With the bracket around the CPU's number at this byte; none if nothing else fits.
+    fn around(line: &'a str, at: usize) -> Option<Result<Self, Problem>> {
         let (before, after) = (line[..at].trim_end(), &line[at + 2..]);
         let (comm, ids) = before.rsplit_once(' ')?;
         // The number of the process comes from the field `pid`, that of the thread from `tid`;
@@ -209,7 +235,8 @@ impl<'a> Sample<'a> {
             Some((process, tid)) => (number(process)?, number(tid)?),
             None => (None, number(ids)?),
         };
-        let (cpu, after) = after.split_once(']')?;
+        let cpu_end = after.bytes().take(LONGEST_NUMBER + 1).position(|byte| byte == b']')?;
+        let (cpu, after) = (number(&after[..cpu_end])??, &after[cpu_end + 1..]);
         let after = after.trim_start();
         let time_start = line.len() - after.len();
         let (time_text, after) = after.split_once(':')?;
@@ -230,23 +257,43 @@ impl<'a> Sample<'a> {
         if time_ns > i64::MAX as u64 {
             return None;
         }
-        let comm = comm.trim();
-        Some(Sample {
-            comm,
+        let ids_start = before.len() - ids.len();
+        let (Ok(process), Ok(tid)) = (id(process), id(tid)) else {
+            let message = format!("`{ids}`: processes and threads are numbered up to {}", u32::MAX);
+            return Some(Err(Problem::Number(ids_start..before.len(), message)));
+        };
+        let cpu = match usize::try_from(cpu) {
+            Ok(cpu) if cpu <= MAX_CPU => cpu,
+            _ => {
+                let message =
+                    format!("CPU {cpu}: a host has at most {}, numbered from 0", MAX_CPU + 1);
+                return Some(Err(Problem::Number(at + 2..at + 2 + cpu_end, message)));
+            }
+        };
+        Some(Ok(Sample {
+            comm: comm.trim(),
             process,
             tid,
-            cpu: cpu_number(cpu)?,
+            cpu,
             time_ns,
             time: time_start..time_start + time_text.len(),
             event: event.strip_prefix("sched:").unwrap_or(event),
             fields,
-        })
+        }))
     }
 }
 
-/// The number of a process or thread; -1 is one that perf does not know.
-fn number(text: &str) -> Option<Option<u32>> {
-    if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
+/// A number as it is printed, however large; -1 is that of a process or thread that perf does not know.
+fn number(text: &str) -> Option<Option<u64>> {
+    if text == "-1" {
+        return Some(None);
+    }
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| Some(text.parse().unwrap_or(u64::MAX)))
+}
+
+fn id(number: Option<u64>) -> Result<Option<u32>, TryFromIntError> {
+    number.map(u32::try_from).transpose()
 }
 
 /// A thread in an event's fields.

@@ -6,46 +6,35 @@
 //! `ps/process_tree.proto`.
 
 use std::collections::HashMap;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::ZlibDecoder;
-use prost::Message;
+use prost::{DecodeError, Message};
+use steelyard_boundary::input::{Input, OverBudget, over_budget, within_memory};
 use steelyard_recording::{History, qemu};
 use steelyard_simulator::units::MAX_PCPU;
 
 use crate::diagnostic::{Diagnostic, unreadable};
 use crate::follower::Follower;
 
-/// Longer packets are refused, packed or not.
-const LONGEST_PACKET: u64 = 64 << 20;
+/// Longer packets are refused, packed or not. Perfetto's own are a thousand times shorter.
+const LONGEST_PACKET: u64 = 8 << 20;
 
-#[derive(Clone, PartialEq, Message)]
-struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    packet: Vec<Packet>,
-}
+// What holds others is gone through, field by field, and only what it holds is decoded, one at a time: a
+// message of two bytes may be empty, and as a struct is a hundred times as long.
 
-#[derive(Clone, PartialEq, Message)]
-struct Packet {
-    #[prost(message, optional, tag = "1")]
-    ftrace_events: Option<Bundle>,
-    #[prost(message, optional, tag = "2")]
-    process_tree: Option<ProcessTree>,
-    #[prost(bytes = "vec", optional, tag = "50")]
-    compressed_packets: Option<Vec<u8>>,
-}
-
-/// Events of one CPU.
-#[derive(Clone, PartialEq, Message)]
-struct Bundle {
-    #[prost(uint32, tag = "1")]
-    cpu: u32,
-    #[prost(message, repeated, tag = "2")]
-    event: Vec<Event>,
-    #[prost(message, optional, tag = "4")]
-    compact_sched: Option<CompactSched>,
-}
+/// Fields of a packet.
+const PACKET_FTRACE_EVENTS: u64 = 1;
+const PACKET_PROCESS_TREE: u64 = 2;
+const PACKET_COMPRESSED_PACKETS: u64 = 50;
+/// Fields of a bundle: events of one CPU.
+const BUNDLE_CPU: u64 = 1;
+const BUNDLE_EVENT: u64 = 2;
+const BUNDLE_COMPACT_SCHED: u64 = 4;
+/// Fields of a process tree.
+const TREE_PROCESSES: u64 = 1;
+const TREE_THREADS: u64 = 2;
 
 #[derive(Clone, PartialEq, Message)]
 struct Event {
@@ -103,14 +92,6 @@ struct CompactSched {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct ProcessTree {
-    #[prost(message, repeated, tag = "1")]
-    processes: Vec<Process>,
-    #[prost(message, repeated, tag = "2")]
-    threads: Vec<Thread>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 struct Process {
     #[prost(int32, tag = "1")]
     pid: i32,
@@ -142,15 +123,19 @@ enum Scheduled {
     },
 }
 
+/// With its time and CPU.
+type Timed = (u64, u32, Scheduled);
+
 #[derive(Default)]
 struct Reader {
-    /// Time, CPU.
-    events: Vec<(u64, u32, Scheduled)>,
+    events: Vec<Timed>,
     names: HashMap<u32, String>,
     /// Process of each thread.
     processes: HashMap<u32, u32>,
     /// Names of virtual machines, by process.
     guests: HashMap<u32, String>,
+    /// Bytes of all names.
+    names_length: usize,
     skipped: u64,
 }
 
@@ -165,114 +150,245 @@ pub(crate) fn looks_like(path: &Path, head: &[u8]) -> bool {
 const PACKET: u8 = 0x0a;
 
 /// Reads a trace, with the number of its events that were not needed.
-pub(crate) fn read(path: &Path, mut file: impl BufRead) -> Result<(History, u64), Diagnostic> {
+pub(crate) fn read(
+    path: &Path,
+    mut file: Input<impl BufRead>,
+) -> Result<(History, u64), Diagnostic> {
     let name = path.display().to_string();
-    let wrong = |number: usize, problem: &str| {
-        Diagnostic::of_file(&name, format!("packet {number} of this trace {problem}"))
-    };
+    let budget = file.budget();
     let mut reader = Reader::default();
-    let mut bytes = vec![];
-    for number in 1.. {
-        let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
-        if head.is_empty() {
-            break;
-        }
-        let tag = head[0];
-        file.consume(1);
-        let length = length(&mut file).map_err(|error| unreadable(path, &error))?;
-        let length = match length {
-            Some(length) if tag == PACKET && length <= LONGEST_PACKET => length,
-            _ => return Err(wrong(number, "is none that Perfetto writes")),
-        };
-        bytes.clear();
-        let read = (&mut file).take(length).read_to_end(&mut bytes);
-        if (read.map_err(|error| unreadable(path, &error))? as u64) < length {
-            return Err(wrong(number, "has no end: the file was cut off"));
-        }
-        let packet = Packet::decode(&bytes[..])
-            .map_err(|error| wrong(number, &format!("cannot be read: {error}")))?;
-        if let Some(packed) = &packet.compressed_packets {
-            let mut unpacked = vec![];
-            let limit = LONGEST_PACKET + 1;
-            let read = ZlibDecoder::new(&packed[..]).take(limit).read_to_end(&mut unpacked);
-            match read {
-                Ok(length) if (length as u64) < limit => {}
-                _ => return Err(wrong(number, "cannot be unpacked")),
+    let mut number = 0;
+    let read = each_packet(&mut file, &mut number, |packet| {
+        for field in Fields(packet) {
+            if let (PACKET_COMPRESSED_PACKETS, Value::Bytes(packed)) = field? {
+                let unpacked = budget.unpacked(ZlibDecoder::new(packed));
+                let mut unpacked = BufReader::with_capacity(1 << 16, unpacked);
+                each_packet(&mut unpacked, &mut 0, |packet| reader.packet(packet)).map_err(
+                    |error| match error {
+                        Wrong::Unreadable(error) if over_budget(&error).is_none() => {
+                            Wrong::Packet("cannot be unpacked")
+                        }
+                        other => other,
+                    },
+                )?;
             }
-            let trace = Trace::decode(&unpacked[..])
-                .map_err(|error| wrong(number, &format!("cannot be read: {error}")))?;
-            trace.packet.into_iter().for_each(|packet| reader.packet(packet));
         }
-        reader.packet(packet);
+        reader.packet(packet)
+    });
+    match read {
+        Ok(()) => reader.finish(&name),
+        Err(Wrong::Unreadable(error)) => Err(unreadable(path, &error)),
+        Err(Wrong::Over(over)) => Err(Diagnostic::of_budget(name, over)),
+        Err(Wrong::Packet(problem)) => {
+            Err(Diagnostic::of_file(name, format!("packet {number} of this trace {problem}")))
+        }
+        Err(Wrong::Message(error)) => {
+            let message = format!("packet {number} of this trace cannot be read: {error}");
+            Err(Diagnostic::of_file(name, message))
+        }
     }
-    reader.finish(&name)
 }
 
-/// A length, seven bits a byte; none if it is none.
-fn length(file: &mut impl Read) -> std::io::Result<Option<u64>> {
-    let mut length = 0;
-    for shift in (0..63).step_by(7) {
+/// Why reading ends before the end.
+enum Wrong {
+    Unreadable(io::Error),
+    Over(OverBudget),
+    Packet(&'static str),
+    Message(DecodeError),
+}
+
+impl From<io::Error> for Wrong {
+    fn from(error: io::Error) -> Wrong {
+        Wrong::Unreadable(error)
+    }
+}
+
+impl From<OverBudget> for Wrong {
+    fn from(over: OverBudget) -> Wrong {
+        Wrong::Over(over)
+    }
+}
+
+impl From<DecodeError> for Wrong {
+    fn from(error: DecodeError) -> Wrong {
+        Wrong::Message(error)
+    }
+}
+
+/// Reads packet by packet; `number` counts them.
+fn each_packet(
+    trace: &mut impl BufRead,
+    number: &mut u64,
+    mut each: impl FnMut(&[u8]) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let mut bytes = vec![];
+    loop {
+        *number += 1;
+        let tag = match trace.fill_buf()?.first() {
+            Some(&tag) => tag,
+            None => return Ok(()),
+        };
+        trace.consume(1);
+        let length = match varint(trace)? {
+            Some(length) if tag == PACKET && length <= LONGEST_PACKET => length,
+            _ => return Err(Wrong::Packet("is none that Perfetto writes")),
+        };
+        bytes.clear();
+        if (trace.by_ref().take(length).read_to_end(&mut bytes)? as u64) < length {
+            return Err(Wrong::Packet("has no end: the file was cut off"));
+        }
+        each(&bytes)?;
+    }
+}
+
+/// A number, seven bits a byte; none if it is none.
+fn varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
+    let mut number = 0;
+    for shift in (0..70).step_by(7) {
         let mut byte = [0];
-        if file.read(&mut byte)? == 0 {
+        if bytes.read(&mut byte)? == 0 {
             return Ok(None);
         }
-        length |= u64::from(byte[0] & 0x7f) << shift;
+        // Of the tenth byte one bit is left.
+        number |= u64::from(byte[0] & 0x7f) << shift;
         if byte[0] < 0x80 {
-            return Ok(Some(length));
+            return Ok(Some(number));
         }
     }
     Ok(None)
 }
 
-impl Reader {
-    fn packet(&mut self, packet: Packet) {
-        if let Some(bundle) = packet.ftrace_events {
-            self.bundle(bundle);
+/// The fields of a message that lie in these bytes: their numbers, and what is in them.
+struct Fields<'a>(&'a [u8]);
+
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Fields<'a> {
+    fn field(&mut self) -> Option<(u64, Value<'a>)> {
+        let key = varint(&mut self.0).ok()??;
+        let length = match key & 7 {
+            0 => return Some((key >> 3, Value::Number(varint(&mut self.0).ok()??))),
+            1 => 8,
+            2 => varint(&mut self.0).ok()??,
+            5 => 4,
+            _ => return None,
+        };
+        let (bytes, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
+        self.0 = rest;
+        Some((key >> 3, Value::Bytes(bytes)))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Value<'a>), Wrong>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
         }
-        let tree = packet.process_tree.unwrap_or_default();
-        for Process { pid, cmdline } in tree.processes {
-            if let Some(guest) = qemu::guest_name(cmdline.join("\0").as_bytes()) {
-                self.guests.insert(number(pid), guest);
+        let field = self.field();
+        if field.is_none() {
+            self.0 = &[];
+        }
+        Some(field.ok_or(Wrong::Packet("holds what is no message")))
+    }
+}
+
+impl Reader {
+    fn packet(&mut self, packet: &[u8]) -> Result<(), Wrong> {
+        for field in Fields(packet) {
+            match field? {
+                (PACKET_FTRACE_EVENTS, Value::Bytes(bundle)) => self.bundle(bundle)?,
+                (PACKET_PROCESS_TREE, Value::Bytes(tree)) => self.tree(tree)?,
+                _ => {}
             }
         }
-        for Thread { tid, name, tgid } in tree.threads {
-            self.processes.insert(number(tid), number(tgid));
-            self.name(number(tid), &name);
+        Ok(self.within_budget()?)
+    }
+
+    fn tree(&mut self, tree: &[u8]) -> Result<(), Wrong> {
+        for field in Fields(tree) {
+            match field? {
+                (TREE_PROCESSES, Value::Bytes(process)) => {
+                    let Process { pid, cmdline } = Process::decode(process)?;
+                    if let Some(guest) = qemu::guest_name(cmdline.join("\0").as_bytes()) {
+                        self.names_length += guest.len();
+                        self.guests.insert(number(pid), guest);
+                    }
+                }
+                (TREE_THREADS, Value::Bytes(thread)) => {
+                    let Thread { tid, name, tgid } = Thread::decode(thread)?;
+                    self.processes.insert(number(tid), number(tgid));
+                    self.name(number(tid), &name);
+                }
+                _ => {}
+            }
         }
+        Ok(())
+    }
+
+    /// Whether what is known so far may be held.
+    fn within_budget(&self) -> Result<(), OverBudget> {
+        // A table is at least half full.
+        let named = self.names.len() + self.processes.len() + self.guests.len();
+        let tables = 2 * named * size_of::<(u32, String)>();
+        within_memory(self.events.len() * size_of::<Timed>() + tables + self.names_length)
     }
 
     fn name(&mut self, tid: u32, name: &str) {
         if !name.is_empty() {
             let known = self.names.entry(tid).or_default();
             if known != name {
+                self.names_length = self.names_length - known.len() + name.len();
                 name.clone_into(known);
             }
         }
     }
 
-    fn bundle(&mut self, bundle: Bundle) {
-        let cpu = bundle.cpu;
-        if cpu > MAX_PCPU {
-            return;
-        }
-        for event in bundle.event {
-            let time = event.timestamp;
-            if let Some(switch) = event.sched_switch {
-                let (previous, next) = (number(switch.prev_pid), number(switch.next_pid));
-                self.name(previous, &switch.prev_comm);
-                self.name(next, &switch.next_comm);
-                let runnable = is_runnable(switch.prev_state);
-                let switch = Scheduled::Switch { previous: Some(previous), runnable, next };
-                self.events.push((time, cpu, switch));
-            } else if let Some(wake) = event.sched_waking.or(event.sched_wakeup) {
-                let tid = number(wake.pid);
-                self.name(tid, &wake.comm);
-                self.events.push((time, cpu, Scheduled::Wake { tid }));
-            } else {
-                self.skipped += 1;
+    fn bundle(&mut self, bundle: &[u8]) -> Result<(), Wrong> {
+        let mut cpu = 0;
+        for field in Fields(bundle) {
+            if let (BUNDLE_CPU, Value::Number(number)) = field? {
+                cpu = number;
             }
         }
-        let Some(compact) = bundle.compact_sched else { return };
+        let Some(cpu) = u32::try_from(cpu).ok().filter(|&cpu| cpu <= MAX_PCPU) else {
+            return Ok(());
+        };
+        for field in Fields(bundle) {
+            match field? {
+                (BUNDLE_EVENT, Value::Bytes(event)) => self.event(cpu, Event::decode(event)?),
+                (BUNDLE_COMPACT_SCHED, Value::Bytes(compact)) => {
+                    self.compact(cpu, &CompactSched::decode(compact)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, cpu: u32, event: Event) {
+        let time = event.timestamp;
+        if let Some(switch) = event.sched_switch {
+            let (previous, next) = (number(switch.prev_pid), number(switch.next_pid));
+            self.name(previous, &switch.prev_comm);
+            self.name(next, &switch.next_comm);
+            let runnable = is_runnable(switch.prev_state);
+            let switch = Scheduled::Switch { previous: Some(previous), runnable, next };
+            self.events.push((time, cpu, switch));
+        } else if let Some(wake) = event.sched_waking.or(event.sched_wakeup) {
+            let tid = number(wake.pid);
+            self.name(tid, &wake.comm);
+            self.events.push((time, cpu, Scheduled::Wake { tid }));
+        } else {
+            self.skipped += 1;
+        }
+    }
+
+    fn compact(&mut self, cpu: u32, compact: &CompactSched) {
         let comm = |index: &u32| compact.intern_table.get(*index as usize);
         let mut time = 0_u64;
         let switches = compact.switch_timestamp.iter().zip(&compact.switch_prev_state);
@@ -322,6 +438,7 @@ impl Reader {
                 }
                 Scheduled::Wake { tid } => follower.wakes(tid),
             }
+            follower.within_budget().map_err(|over| Diagnostic::of_budget(name, over))?;
         }
         follower.advance(last - first);
         for (tid, name) in &self.names {
@@ -333,7 +450,8 @@ impl Reader {
         for (tid, process) in &self.processes {
             follower.belongs(*tid, *process);
         }
-        Ok((follower.finish(name, "Perfetto"), self.skipped))
+        let history = follower.finish(name, "Perfetto");
+        Ok((history.map_err(|over| Diagnostic::of_budget(name, over))?, self.skipped))
     }
 }
 
@@ -358,6 +476,40 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Trace {
+        #[prost(message, repeated, tag = "1")]
+        packet: Vec<Packet>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Packet {
+        #[prost(message, optional, tag = "1")]
+        ftrace_events: Option<Bundle>,
+        #[prost(message, optional, tag = "2")]
+        process_tree: Option<ProcessTree>,
+        #[prost(bytes = "vec", optional, tag = "50")]
+        compressed_packets: Option<Vec<u8>>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Bundle {
+        #[prost(uint32, tag = "1")]
+        cpu: u32,
+        #[prost(message, repeated, tag = "2")]
+        event: Vec<Event>,
+        #[prost(message, optional, tag = "4")]
+        compact_sched: Option<CompactSched>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct ProcessTree {
+        #[prost(message, repeated, tag = "1")]
+        processes: Vec<Process>,
+        #[prost(message, repeated, tag = "2")]
+        threads: Vec<Thread>,
+    }
 
     fn switch(prev: (&str, i32), prev_state: i64, next: (&str, i32)) -> Switch {
         Switch {
@@ -402,7 +554,7 @@ mod tests {
     }
 
     fn history(trace: &Trace) -> History {
-        read(Path::new("x.pftrace"), &trace.encode_to_vec()[..]).unwrap().0
+        read(Path::new("x.pftrace"), Input::new(&trace.encode_to_vec()[..])).unwrap().0
     }
 
     #[test]
@@ -444,12 +596,12 @@ mod tests {
         let (single, compact, tree) = packets();
         let bytes = Trace { packet: vec![single, compact, tree] }.encode_to_vec();
         for end in 0..bytes.len() {
-            let cut = read(Path::new("x.pftrace"), &bytes[..end]);
+            let cut = read(Path::new("x.pftrace"), Input::new(&bytes[..end]));
             assert!(cut.is_ok() || !cut.unwrap_err().to_string().is_empty());
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = bytes.clone();
                 changed[end] = value;
-                let _ = read(Path::new("x.pftrace"), &changed[..]);
+                let _ = read(Path::new("x.pftrace"), Input::new(&changed[..]));
             }
         }
     }

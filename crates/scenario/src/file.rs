@@ -8,6 +8,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use steelyard_simulator::config::{Boost, Domain, GuestLocks, Host, Reservation, Task};
+use steelyard_simulator::limits;
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 
 /// A host, its domains, and the policies to compare on it.
@@ -25,7 +26,7 @@ pub struct Scenario {
     pub length: Nanoseconds,
     /// Number of runs of each policy, with the seeds 1, 2, ...
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 10_000))]
+    #[schemars(range(min = limits::SEEDS.least, max = limits::SEEDS.most))]
     pub seeds: u32,
     /// The machine.
     #[serde(default)]
@@ -55,18 +56,19 @@ pub struct DomainEntry {
     pub name: String,
     /// Number of such domains; several are called name-1, name-2, ...
     #[serde(default)]
-    #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(range(min = limits::DOMAINS.least, max = limits::DOMAINS.most))]
     pub count: Option<u32>,
     /// Number of vCPUs.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = limits::VCPUS.least, max = limits::VCPUS.most))]
     pub vcpus: u32,
     /// Its part of the CPU time under contention, relative to the other domains.
     #[serde(default = "default_weight")]
-    #[schemars(range(min = 1, max = 65_535))]
+    #[schemars(range(min = limits::WEIGHT.least, max = limits::WEIGHT.most))]
     pub weight: u32,
     /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
     #[serde(default)]
+    #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
     pub cap_percent: u32,
     /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
     #[serde(default)]

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use steelyard_boundary::input::{OverBudget, TEXT_BYTES};
 use steelyard_policy::{Policy, PolicyError, disciplines, governors};
 use steelyard_simulator::config::{ConfigError, Setup};
+use steelyard_simulator::domain_bytes;
+use steelyard_simulator::limits;
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_simulator::workload::Workload;
@@ -60,8 +63,11 @@ pub struct Loaded {
 /// Simulating more events than this is refused.
 pub const MAX_EVENTS: u128 = 1_000_000_000_000;
 
-/// Domains in a scenario at most.
-const MAX_DOMAINS: u64 = 65_536;
+/// So much memory may a run take, and all results together.
+const MAX_RUN_BYTES: u128 = 512 << 20;
+const MAX_RESULT_BYTES: u128 = 256 << 20;
+/// And all domains, before anything is made of them.
+const MAX_DOMAIN_BYTES: usize = 128 << 20;
 
 /// Reads a scenario, a recording or a VM description.
 ///
@@ -91,6 +97,9 @@ fn load_scenario(
     options: &Options,
     recordings: &mut Recordings,
 ) -> Result<Loaded, Diagnostic> {
+    if source.text.len() as u64 > TEXT_BYTES {
+        return Err(Diagnostic::of_budget(&source.name, OverBudget::Text));
+    }
     let (for_policies, mut for_scenario): (Vec<_>, Vec<_>) = options
         .set
         .iter()
@@ -147,28 +156,17 @@ fn load_scenario(
 
     let policies = policies(&scenario, options, &for_policies, &place)?;
     let seeds = options.seeds.unwrap_or(scenario.seeds);
-    if seeds == 0 {
-        return Err(match options.seeds {
-            Some(_) => Source::new("--seeds", "0").error(0..1, "at least one seed is needed"),
-            None => place(&path_of(&["seeds"]), "at least one seed is needed".to_owned()),
-        });
-    }
+    limits::SEEDS.check(seeds.into()).map_err(|problem| match options.seeds {
+        Some(seeds) => {
+            let seeds = seeds.to_string();
+            Source::new("--seeds", &seeds).error(0..seeds.len(), problem)
+        }
+        None => place(&path_of(&["seeds"]), problem),
+    })?;
     if scenario.length.0 == 0 {
         return Err(place(&path_of(&["length"]), "nothing to simulate: `length` is 0".to_owned()));
     }
-    let events = setup
-        .estimated_events(scenario.length)
-        .saturating_mul(u128::from(seeds))
-        .saturating_mul(policies.len() as u128);
-    if events > MAX_EVENTS {
-        let exponent = events.ilog10();
-        let message = format!(
-            "this asks for about {} x 10^{exponent} events in {} policies x {seeds} seeds: at most 10^12",
-            events / 10u128.pow(exponent),
-            policies.len()
-        );
-        return Err(place(&path_of(&["length"]), message).with_help("shorten `length`"));
-    }
+    check_cost(&setup, scenario.length, seeds, &policies, &place)?;
 
     let mut files: Vec<_> = recordings.values().collect();
     let recorded = match (files.pop(), files.is_empty()) {
@@ -186,22 +184,103 @@ fn load_scenario(
     })
 }
 
+/// Refuses what would take for ever, or more memory than is given to it.
+fn check_cost(
+    setup: &Setup,
+    length: Nanoseconds,
+    seeds: u32,
+    policies: &[LabelledPolicy],
+    place: &dyn Fn(&[String], String) -> Diagnostic,
+) -> Result<(), Diagnostic> {
+    let pcpus = u128::from(setup.host.pcpus());
+    let paced = |policy: &Policy| match shortest_run_ns(policy) {
+        Some(run_ns) => 2 * pcpus * u128::from(length.0) / u128::from(run_ns),
+        None => 0,
+    };
+    let asked = setup.estimated_events(length);
+    let each = policies.iter().map(|item| asked.saturating_add(paced(&item.policy)));
+    let events = each.fold(0, u128::saturating_add).saturating_mul(seeds.into());
+    if events > MAX_EVENTS {
+        let exponent = events.ilog10();
+        let message = format!(
+            "this asks for about {} x 10^{exponent} events in {} policies x {seeds} seeds: at most 10^12",
+            events / 10u128.pow(exponent),
+            policies.len()
+        );
+        let help = "shorten `length`, or what happens more often than every microsecond";
+        return Err(place(&path_of(&["length"]), message).with_help(help));
+    }
+    let mib = |bytes: u128| bytes.div_ceil(1 << 20);
+    let memory = setup.estimated_memory(length);
+    if memory > MAX_RUN_BYTES {
+        let message = format!(
+            "a run of these {} domains takes about {} MiB of memory: at most {}",
+            setup.domains.len(),
+            mib(memory),
+            mib(MAX_RUN_BYTES)
+        );
+        let help = "take fewer vCPUs, threads or clients, or a shorter `length`";
+        return Err(place(&path_of(&["domain"]), message).with_help(help));
+    }
+    let runs = u128::from(seeds) * policies.len() as u128;
+    let results = setup.estimated_result().saturating_mul(runs);
+    if results > MAX_RESULT_BYTES {
+        let message = format!(
+            "the results of {} policies x {seeds} seeds take about {} MiB of memory: at most {}",
+            policies.len(),
+            mib(results),
+            mib(MAX_RESULT_BYTES)
+        );
+        let path = if seeds > 1 { "seeds" } else { "domain" };
+        return Err(place(&path_of(&[path]), message)
+            .with_help("take fewer seeds, policies or vCPUs, or compare in several goes"));
+    }
+    Ok(())
+}
+
+/// Parameters that say for how long a vCPU runs at most, or after what time a pCPU looks again; 0 is never.
+const PACES: [&str; 9] = [
+    "slice_ns",
+    "run_max_ns",
+    "boost_slice_ns",
+    "extra_quantum_ns",
+    "latency_ns",
+    "base_slice_ns",
+    "tick_ns",
+    "cosched.moment_ns",
+    "balance_interval_ns",
+];
+
+/// How often at most the policy's parameters make a pCPU choose.
+fn shortest_run_ns(policy: &Policy) -> Option<u64> {
+    PACES.iter().filter_map(|name| policy.value(name)).filter(|&ns| ns > 0).min()
+}
+
 fn path_of(parts: &[&str]) -> Vec<String> {
     parts.iter().map(|&part| part.to_owned()).collect()
 }
 
 /// The domains that the entries stand for, and the entry of each.
 fn expand(scenario: &Scenario) -> Result<(Setup, Vec<usize>), ConfigError> {
-    let mut total = 0;
+    let (mut total, mut bytes) = (0, 0_usize);
     for (index, entry) in scenario.domain.iter().enumerate() {
         let count = entry.count.unwrap_or(1);
         total += u64::from(count);
-        let problem = match (count, total) {
-            (0, _) => "`0` domains: at least 1".to_owned(),
-            (_, total) if total > MAX_DOMAINS => {
-                format!("`{count}`: this makes {total} domains, at most {MAX_DOMAINS} are possible")
+        let most = limits::DOMAINS.most;
+        let problem = match limits::DOMAINS.check(count.into()) {
+            Err(problem) => problem,
+            Ok(()) if total > most => {
+                format!("`{count}`: this makes {total} domains, at most {most} are possible")
             }
-            _ => continue,
+            Ok(()) => {
+                let one = entry.domains().next().map_or(0, |domain| domain_bytes(&domain));
+                bytes = bytes.saturating_add(one.saturating_mul(count as usize));
+                if bytes <= MAX_DOMAIN_BYTES {
+                    continue;
+                }
+                let most = MAX_DOMAIN_BYTES >> 20;
+                format!("`{count}` such domains take more than {most} MiB: pins and tasks count")
+            }
         };
         return Err(ConfigError {
             path: path_of(&["domain", &index.to_string(), "count"]),

@@ -118,8 +118,8 @@ fn settings_that_cannot_be() {
         ("pin = [\"0-1\"]", "pCPU 1 in `0-1` is not there: the host has 1"),
         ("vcpus = 0", "`0` is out of range"),
         ("vcpus = 3\npin = [\"0\", \"0\"]", "2 sets of pCPUs for 3 vCPUs"),
-        ("count = 0", "`0` domains"),
-        ("count = 4000000000", "at most 65536"),
+        ("count = 0", "`0` is out of range: 1 to 65536"),
+        ("count = 4000000000", "1 to 65536"),
         ("slice = \"0 s\"", "more than 0"),
         ("sedf = { period = \"1 us\", slice = \"1 us\" }", "10 us to 10 s"),
         ("sedf = { period = \"10 ms\", slice = \"11 ms\" }", "the period, which is 10 ms"),
@@ -160,11 +160,12 @@ fn more_events_than_one_can_wait_for() {
     let text =
         format!("length = \"9000 h\"\n{MINIMAL}task = [{{ workload.busy.compute = \"1 us\" }}]");
     shows(&scenario(&text), &["10^14 events", "test.toml:1:1", "shorten `length`"]);
-    let options = Options { seeds: Some(1_000_000), ..Options::default() };
-    let text = format!("{MINIMAL}task = [{{ workload.busy.compute = \"1 us\" }}]");
+    let options = Options { seeds: Some(10_000), ..Options::default() };
+    let text =
+        format!("length = \"1 h\"\n{MINIMAL}task = [{{ workload.busy.compute = \"1 us\" }}]");
     shows(&with_options(&text, &options), &["events", "shorten `length`"]);
     let options = Options { seeds: Some(0), ..Options::default() };
-    shows(&with_options(&text, &options), &["--seeds:1:1", "at least one seed"]);
+    shows(&with_options(&text, &options), &["--seeds:1:1", "`0` is out of range: 1 to 10000"]);
     shows(&scenario(&format!("length = \"0 s\"\n{MINIMAL}")), &["test.toml:1:1", "nothing"]);
 }
 

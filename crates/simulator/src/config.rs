@@ -9,6 +9,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
 use crate::units::{CpuSet, Nanoseconds};
 use crate::workload::Workload;
 
@@ -26,13 +27,13 @@ pub struct Setup {
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
     /// Sockets; the cores of one share a cache.
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = limits::SOCKETS.least, max = limits::SOCKETS.most))]
     pub sockets: u32,
     /// Cores of each socket.
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = limits::CORES.least, max = limits::CORES.most))]
     pub cores_per_socket: u32,
     /// Hardware threads of each core. Each is a pCPU.
-    #[schemars(range(min = 1, max = 8))]
+    #[schemars(range(min = limits::CORE_THREADS.least, max = limits::CORE_THREADS.most))]
     pub threads_per_core: u32,
     /// What things cost.
     pub costs: Costs,
@@ -110,14 +111,14 @@ pub struct Io {
     /// CPU time of the driver domain per disk request of at most 44 KiB.
     pub request_cost: Nanoseconds,
     /// Speed of the network link.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::LINK_MBIT_PER_S.least, max = limits::LINK_MBIT_PER_S.most))]
     pub link_mbit_per_s: u64,
     /// Time on the wire between the host and a client, one way.
     pub wire_latency: Nanoseconds,
     /// Time of a disk request before its first byte.
     pub disk_latency: Nanoseconds,
     /// Speed of the disk.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::DISK_MBYTE_PER_S.least, max = limits::DISK_MBYTE_PER_S.most))]
     pub disk_mbyte_per_s: u64,
 }
 
@@ -143,14 +144,15 @@ pub struct Domain {
     pub name: String,
     /// Number of vCPUs.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = limits::VCPUS.least, max = limits::VCPUS.most))]
     pub vcpus: u32,
     /// Its part of the CPU time under contention, relative to the other domains; 1..65535.
     #[serde(default = "default_weight")]
-    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(range(min = limits::WEIGHT.least, max = limits::WEIGHT.most))]
     pub weight: u32,
     /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
     #[serde(default)]
+    #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
     pub cap_percent: u32,
     /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
     #[serde(default)]
@@ -251,6 +253,7 @@ pub struct Boost {
     pub limit: Nanoseconds,
     /// What the domain is given, in percent of one pCPU, instead of what it leaves unused; 0: that.
     #[serde(default)]
+    #[schemars(range(min = limits::BOOST_PERCENT.least, max = limits::BOOST_PERCENT.most))]
     pub ratio_percent: u32,
 }
 
@@ -263,7 +266,7 @@ pub struct Task {
     pub name: Option<String>,
     /// Number of threads.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 4096))]
+    #[schemars(range(min = limits::THREADS.least, max = limits::THREADS.most))]
     pub threads: u32,
     /// What they do.
     pub workload: Workload,

@@ -41,7 +41,9 @@
 //! whole program.
 
 pub mod config;
+mod estimate;
 mod fairness;
+pub mod limits;
 pub mod measure;
 mod random;
 mod run_queue;
@@ -53,6 +55,7 @@ mod validate;
 mod waits;
 pub mod workload;
 
+pub use estimate::domain_bytes;
 pub use fairness::{Usable, entitle, jain};
 pub use simulation::Simulation;
 pub use waits::{WaitRecorder, quantile_ns, wait_bucket_ns};

@@ -27,6 +27,9 @@ struct Node {
     previous: u32,
 }
 
+/// What a timer takes.
+pub(crate) const TIMER_BYTES: usize = size_of::<Node>();
+
 /// All timers of a simulation.
 pub(crate) struct Timers {
     now_ns: u64,

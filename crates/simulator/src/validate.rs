@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What spans several settings: whether a host and its domains can be simulated, and about how many
-//! events that takes.
+//! What spans several settings: whether a host and its domains can be simulated.
 
 use std::collections::HashSet;
 
-use crate::config::{ConfigError, Costs, Domain, Reservation, Setup, Task};
-use crate::units::{MAX_PCPU, Nanoseconds};
+use crate::config::{ConfigError, Domain, Reservation, Setup, Task};
+use crate::limits::{self, Range};
+use crate::units::Nanoseconds;
 use crate::workload::{Client, Workload};
-
-/// pCPUs of a host at most.
-pub const MAX_PCPUS: u32 = MAX_PCPU + 1;
-/// vCPUs of a domain, and threads of a task, at most.
-const MAX_VCPUS: u32 = 1024;
-const MAX_THREADS: u32 = 4096;
-/// vCPUs, and threads, on a host at most.
-const MAX_TOTAL: u64 = 1 << 20;
 
 /// Collects the way to a setting while the checks descend.
 struct Path(Vec<String>);
@@ -26,11 +18,8 @@ impl Path {
         ConfigError { path, problem: problem.into() }
     }
 
-    fn range(&self, key: &str, value: u64, least: u64, most: u64) -> Result<(), ConfigError> {
-        if (least..=most).contains(&value) {
-            return Ok(());
-        }
-        Err(self.error(key, format!("`{value}` is out of range: {least} to {most}")))
+    fn range(&self, key: &str, value: impl Into<u64>, range: Range) -> Result<(), ConfigError> {
+        range.check(value.into()).map_err(|problem| self.error(key, problem))
     }
 
     fn positive(&self, key: &str, time: Nanoseconds) -> Result<(), ConfigError> {
@@ -66,9 +55,10 @@ impl Setup {
             vcpus += u64::from(domain.vcpus);
             threads += domain.task.iter().map(|task| u64::from(task.threads)).sum::<u64>();
             for (what, total) in [("vCPUs", vcpus), ("threads", threads)] {
-                if total > MAX_TOTAL {
+                if total > limits::TOTAL.most {
                     let key = if what == "vCPUs" { "vcpus" } else { "task" };
-                    let problem = format!("more than {MAX_TOTAL} {what} on the host in all");
+                    let problem =
+                        format!("more than {} {what} on the host in all", limits::TOTAL.most);
                     return Err(path.error(key, problem));
                 }
             }
@@ -85,22 +75,27 @@ impl Setup {
     fn validate_host(&self) -> Result<(), ConfigError> {
         let host = &self.host;
         let path = Path(vec!["host".to_owned()]);
-        path.range("sockets", host.sockets.into(), 1, 64)?;
-        path.range("cores_per_socket", host.cores_per_socket.into(), 1, 1024)?;
-        path.range("threads_per_core", host.threads_per_core.into(), 1, 8)?;
-        if host.pcpus() > MAX_PCPUS {
-            let problem = format!("{} pCPUs: a host has at most {MAX_PCPUS}", host.pcpus());
+        path.range("sockets", host.sockets, limits::SOCKETS)?;
+        path.range("cores_per_socket", host.cores_per_socket, limits::CORES)?;
+        path.range("threads_per_core", host.threads_per_core, limits::CORE_THREADS)?;
+        let most = limits::PCPUS.most;
+        if u64::from(host.pcpus()) > most {
+            let problem = format!("{} pCPUs: a host has at most {most}", host.pcpus());
             return Err(path.error("cores_per_socket", problem));
         }
         path.positive("costs.pause_loop_window", host.costs.pause_loop_window)?;
-        path.range("io.link_mbit_per_s", host.io.link_mbit_per_s, 1, 10_000_000)?;
-        path.range("io.disk_mbyte_per_s", host.io.disk_mbyte_per_s, 1, 1_000_000)
+        path.range("io.link_mbit_per_s", host.io.link_mbit_per_s, limits::LINK_MBIT_PER_S)?;
+        path.range("io.disk_mbyte_per_s", host.io.disk_mbyte_per_s, limits::DISK_MBYTE_PER_S)
     }
 
     fn validate_domain(&self, domain: &Domain, path: &Path) -> Result<(), ConfigError> {
         let pcpus = self.host.pcpus();
-        path.range("vcpus", domain.vcpus.into(), 1, MAX_VCPUS.into())?;
-        path.range("weight", domain.weight.into(), 1, 65_535)?;
+        path.range("vcpus", domain.vcpus, limits::VCPUS)?;
+        path.range("weight", domain.weight, limits::WEIGHT)?;
+        path.range("cap_percent", domain.cap_percent, limits::CAP_PERCENT)?;
+        if let Some(boost) = &domain.boost {
+            path.range("boost.ratio_percent", boost.ratio_percent, limits::BOOST_PERCENT)?;
+        }
         if u64::from(domain.cap_percent) > 100 * u64::from(pcpus) {
             let problem = format!(
                 "`{}` is above the host: {pcpus} pCPUs are {} percent",
@@ -143,22 +138,45 @@ impl Setup {
         for (index, task) in domain.task.iter().enumerate() {
             let mut path = Path(path.0.clone());
             path.0.extend(["task".to_owned(), index.to_string()]);
-            path.range("threads", task.threads.into(), 1, MAX_THREADS.into())?;
+            path.range("threads", task.threads, limits::THREADS)?;
             path.0.push("workload".to_owned());
             validate_workload(task, domain.vcpus, &path)?;
+            self.check_time_passes(task, &path)?;
         }
         Ok(())
     }
+}
 
-    /// About how many events a run of this length takes, to refuse what would take for ever.
-    pub fn estimated_events(&self, length: Nanoseconds) -> u128 {
-        // Each pCPU: a tick every ms at most, a slice that ends, an accounting.
-        let pcpus = u128::from(self.host.pcpus());
-        let mut per_s = 2_000 * pcpus;
-        for task in self.domains.iter().flat_map(|domain| &domain.task) {
-            per_s += task_events_per_s(task, pcpus, &self.host.costs);
+impl Setup {
+    /// Refuses what goes on and on at one and the same moment.
+    fn check_time_passes(&self, task: &Task, path: &Path) -> Result<(), ConfigError> {
+        let io = &self.host.io;
+        let (key, other, times) = match &task.workload {
+            Workload::Web(web) => match &web.client {
+                Client::Closed { think, .. } => {
+                    let times = [web.service, *think, io.wire_latency];
+                    ("web.service", "the clients' `think` and the host's `io.wire_latency`", times)
+                }
+                Client::Open { .. } => return Ok(()),
+            },
+            Workload::Stream(stream) => {
+                let times = [stream.packet_service, io.wire_latency, Nanoseconds(0)];
+                ("stream.packet_service", "the host's `io.wire_latency`", times)
+            }
+            Workload::Disk(disk) => {
+                let times = [disk.block_service, io.disk_latency, Nanoseconds(0)];
+                ("disk.block_service", "the host's `io.disk_latency`", times)
+            }
+            Workload::Boot(boot) => {
+                let times = [boot.compute, io.disk_latency, Nanoseconds(0)];
+                ("boot.compute", "the host's `io.disk_latency`", times)
+            }
+            _ => return Ok(()),
+        };
+        if times.iter().any(|time| time.0 > 0) {
+            return Ok(());
         }
-        per_s * u128::from(length.0) / 1_000_000_000
+        Err(path.error(key, format!("this and {other} are 0: time would stand still")))
     }
 }
 
@@ -166,33 +184,39 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
     match &task.workload {
         Workload::Busy(busy) => {
             path.positive("busy.compute", busy.compute)?;
-            path.range("busy.jitter_percent", busy.jitter_percent.into(), 0, 100)
+            path.range("busy.jitter_percent", busy.jitter_percent, limits::JITTER_PERCENT)
         }
-        Workload::SysbenchCpu(sysbench) => path.positive("sysbench-cpu.event", sysbench.event),
+        Workload::SysbenchCpu(sysbench) => {
+            path.range("sysbench-cpu.events", sysbench.events, limits::SYSBENCH_EVENTS)?;
+            path.positive("sysbench-cpu.event", sysbench.event)
+        }
         Workload::Web(web) => {
-            path.range("web.page_bytes", web.page_bytes, 0, 1 << 40)?;
+            path.range("web.page_bytes", web.page_bytes, limits::BYTES)?;
+            path.range("web.backlog", web.backlog, limits::BACKLOG)?;
             match &web.client {
                 Client::Open { rate_per_s, .. } => {
-                    path.range("web.client.open.rate_per_s", *rate_per_s, 1, 1_000_000_000)
+                    path.range("web.client.open.rate_per_s", *rate_per_s, limits::RATE_PER_S)
                 }
                 Client::Closed { clients, .. } => {
-                    path.range("web.client.closed.clients", (*clients).into(), 1, 1_000_000)
+                    path.range("web.client.closed.clients", *clients, limits::CLIENTS)
                 }
             }
         }
         Workload::Ping(ping) => path.positive("ping.interval", ping.interval),
         Workload::Stream(stream) => {
-            path.range("stream.packet_bytes", stream.packet_bytes, 1, 1 << 20)?;
-            path.range("stream.window_packets", stream.window_packets.into(), 1, 1_000_000)
+            path.range("stream.packet_bytes", stream.packet_bytes, limits::PACKET_BYTES)?;
+            path.range("stream.window_packets", stream.window_packets, limits::WINDOW_PACKETS)
         }
-        Workload::Disk(disk) => path.range("disk.block_bytes", disk.block_bytes, 1, 1 << 40),
+        Workload::Disk(disk) => {
+            path.range("disk.block_bytes", disk.block_bytes, limits::SOME_BYTES)
+        }
         Workload::Video(video) => {
-            path.range("video.frames_per_s", video.frames_per_s.into(), 1, 1000)?;
-            path.range("video.jitter_percent", video.jitter_percent.into(), 0, 100)?;
-            path.range("video.buffer_frames", video.buffer_frames.into(), 1, 1_000_000)?;
+            path.range("video.frames_per_s", video.frames_per_s, limits::FRAMES_PER_S)?;
+            path.range("video.jitter_percent", video.jitter_percent, limits::JITTER_PERCENT)?;
+            path.range("video.buffer_frames", video.buffer_frames, limits::BUFFERED)?;
             path.positive("video.audio_period", video.audio_period)?;
             let periods = video.audio_buffer_periods;
-            path.range("video.audio_buffer_periods", periods.into(), 1, 1_000_000)?;
+            path.range("video.audio_buffer_periods", periods, limits::BUFFERED)?;
             if task.threads > 2 {
                 let problem =
                     format!("{} threads: one for the picture and one for the sound", task.threads);
@@ -201,8 +225,8 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             Ok(())
         }
         Workload::Boot(boot) => {
-            path.range("boot.steps", boot.steps, 1, 1_000_000_000)?;
-            path.range("boot.read_bytes", boot.read_bytes, 1, 1 << 40)
+            path.range("boot.steps", boot.steps, limits::STEPS)?;
+            path.range("boot.read_bytes", boot.read_bytes, limits::SOME_BYTES)
         }
         Workload::Spinlock(spinlock) => {
             if spinlock.compute.0.saturating_add(spinlock.hold.0) == 0 {
@@ -212,29 +236,22 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
         }
         Workload::Oltp(oltp) => {
             path.positive("oltp.statement", oltp.statement)?;
-            path.range(
-                "oltp.reads",
-                (u64::from(oltp.reads) + u64::from(oltp.writes)).min(1 << 20),
-                1,
-                100_000,
-            )?;
-            path.range("oltp.writes", oltp.writes.into(), 0, 64)?;
-            path.range("oltp.kernel_entries", oltp.kernel_entries.into(), 0, 100_000)?;
-            path.range("oltp.kernel_locks", oltp.kernel_locks.into(), 1, 4096)?;
-            path.range("oltp.rows", oltp.rows.into(), 64, 1_000_000)?;
-            path.range("oltp.log_bytes", oltp.log_bytes, 0, 1 << 40)
+            path.range("oltp.reads", oltp.reads, limits::OLTP_READS)?;
+            path.range("oltp.writes", oltp.writes, limits::OLTP_WRITES)?;
+            if oltp.reads == 0 && oltp.writes == 0 {
+                return Err(path.error("oltp.reads", "`reads` and `writes` are both 0"));
+            }
+            path.range("oltp.kernel_entries", oltp.kernel_entries, limits::KERNEL_ENTRIES)?;
+            path.range("oltp.kernel_locks", oltp.kernel_locks, limits::LOCKS)?;
+            path.range("oltp.rows", oltp.rows, limits::ROWS)?;
+            path.range("oltp.log_bytes", oltp.log_bytes, limits::BYTES)
         }
         Workload::Hackbench(hackbench) => {
-            path.range("hackbench.senders", hackbench.senders.into(), 1, 1024)?;
-            path.range("hackbench.messages", hackbench.messages.into(), 1, u32::MAX.into())?;
+            path.range("hackbench.senders", hackbench.senders, limits::SENDERS)?;
+            path.range("hackbench.messages", hackbench.messages, limits::MESSAGES)?;
             path.positive("hackbench.system_call", hackbench.system_call)?;
-            path.range("hackbench.locks", hackbench.locks.into(), 1, 4096)?;
-            path.range(
-                "hackbench.socket_messages",
-                hackbench.socket_messages.into(),
-                1,
-                u32::MAX.into(),
-            )?;
+            path.range("hackbench.locks", hackbench.locks, limits::LOCKS)?;
+            path.range("hackbench.socket_messages", hackbench.socket_messages, limits::MESSAGES)?;
             if task.threads % (2 * hackbench.senders) != 0 {
                 let problem = format!(
                     "{} threads: a group has {} senders and as many receivers",
@@ -264,74 +281,4 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             Ok(())
         }
     }
-}
-
-/// A wake, a switch, a block, a timer, and as many again around an exchange with a device.
-fn task_events_per_s(task: &Task, pcpus: u128, costs: &Costs) -> u128 {
-    const CYCLE: u128 = 4;
-    const EXCHANGE: u128 = 8;
-    let threads = u128::from(task.threads);
-    let per_s = |time: u64| 1_000_000_000 / u128::from(time.max(1));
-    match &task.workload {
-        Workload::Busy(busy) => {
-            let at_work = (pcpus * per_s(busy.compute.0))
-                .min(threads * per_s(busy.compute.0.saturating_add(busy.sleep.0)));
-            CYCLE * at_work
-        }
-        Workload::SysbenchCpu(sysbench) => threads.min(pcpus) * per_s(sysbench.event.0),
-        Workload::Web(web) => {
-            let exchanges = if web.connect.is_some() { 2 * EXCHANGE } else { EXCHANGE };
-            match &web.client {
-                Client::Open { rate_per_s, .. } => exchanges * u128::from(*rate_per_s),
-                Client::Closed { clients, think } => {
-                    let round_trip = think.0.saturating_add(web.service.0).max(1_000);
-                    exchanges * u128::from(*clients) * per_s(round_trip)
-                }
-            }
-        }
-        Workload::Ping(ping) => EXCHANGE * threads * per_s(ping.interval.0),
-        Workload::Stream(stream) => EXCHANGE * threads * per_s(stream.packet_service.0.max(1_000)),
-        Workload::Video(video) => {
-            // A frame is decoded, waited for and shown.
-            let frames = 2 * u128::from(video.frames_per_s);
-            CYCLE * (frames + per_s(video.audio_period.0))
-        }
-        Workload::Boot(boot) => EXCHANGE * threads * per_s(boot.compute.0.max(10_000)),
-        Workload::Disk(disk) => EXCHANGE * threads * per_s(disk.block_service.0.max(10_000)),
-        // While the holder of a spin lock has no pCPU the others exit once per window.
-        Workload::Oltp(oltp) => {
-            let entries = 3 * u128::from(oltp.kernel_entries) + 1;
-            let entry = oltp.kernel_entry.0.saturating_add(oltp.kernel_hold.0);
-            let statement = oltp
-                .statement
-                .0
-                .saturating_add(u64::from(oltp.kernel_entries).saturating_mul(entry));
-            threads.min(pcpus) * (entries * per_s(statement) + exits_per_s(costs))
-        }
-        Workload::Hackbench(hackbench) => {
-            let message = hackbench.system_call.0.saturating_add(hackbench.hold.0);
-            threads.min(pcpus) * (CYCLE * per_s(message) + exits_per_s(costs))
-        }
-        Workload::Spinlock(spinlock) => {
-            let round = spinlock.compute.0.saturating_add(spinlock.hold.0);
-            threads.min(pcpus) * (2 * per_s(round) + exits_per_s(costs))
-        }
-        Workload::Replay(replay) => {
-            let rate = |thread: &crate::workload::ReplayThread| {
-                let length: u64 = thread
-                    .bursts
-                    .iter()
-                    .map(|burst| burst.run_ns.saturating_add(burst.sleep_ns))
-                    .fold(0, u64::saturating_add);
-                CYCLE * thread.bursts.len() as u128 * 1_000_000_000 / u128::from(length.max(1))
-            };
-            replay.threads.iter().map(|thread| rate(thread)).sum()
-        }
-    }
-}
-
-/// Pause-loop exits of a vCPU that does nothing but spin.
-fn exits_per_s(costs: &Costs) -> u128 {
-    let window = costs.pause_loop_window.0.saturating_add(costs.vm_exit.0);
-    1_000_000_000 / u128::from(window.max(1))
 }

@@ -18,6 +18,12 @@ pub(crate) fn histogram() -> Histogram<u32> {
     histogram.unwrap_or_else(|_| unreachable!("constant bounds are valid"))
 }
 
+/// How much memory one takes.
+pub(crate) fn histogram_bytes() -> usize {
+    static EMPTY: OnceLock<usize> = OnceLock::new();
+    *EMPTY.get_or_init(|| histogram().distinct_values() * size_of::<u32>())
+}
+
 /// Upper bound of the bucket into which a [`WaitRecorder`] counts a wait, in ns.
 pub fn wait_bucket_ns(length_ns: u64) -> u64 {
     static EMPTY: OnceLock<Histogram<u32>> = OnceLock::new();

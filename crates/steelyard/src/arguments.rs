@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use steelyard_simulator::limits;
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::policies;
@@ -157,9 +158,10 @@ impl TypedValueParser for Offering {
     }
 }
 
-/// A number that says what is wrong with 0.
-fn at_least_one() -> impl TypedValueParser<Value = NonZeroU32> {
-    clap::value_parser!(u32).range(1..).try_map(NonZeroU32::try_from)
+/// A number of seeds, which says what is wrong with another.
+fn seeds() -> impl TypedValueParser<Value = NonZeroU32> {
+    let most = limits::SEEDS.most as i64;
+    clap::value_parser!(u32).range(1..=most).try_map(NonZeroU32::try_from)
 }
 
 /// Run inputs under several policies and show who is served best.
@@ -202,7 +204,7 @@ pub struct Compare {
     )]
     pub policies: Vec<String>,
     /// Number of seeds to run each policy with, instead of that of the input.
-    #[arg(short, long, value_name = "N", value_parser = at_least_one())]
+    #[arg(short, long, value_name = "N", value_parser = seeds())]
     pub seeds: Option<NonZeroU32>,
     /// Change a setting; may be given several times.
     ///
@@ -363,7 +365,7 @@ pub struct Reproduce {
     #[arg(value_name = "NAME", hide_possible_values = true, value_parser = Offering(reproduce::names))]
     pub names: Vec<String>,
     /// Number of seeds to run each variant with.
-    #[arg(short, long, value_name = "N", default_value = SEEDS.to_string(), value_parser = at_least_one())]
+    #[arg(short, long, value_name = "N", default_value = SEEDS.to_string(), value_parser = seeds())]
     pub seeds: NonZeroU32,
     /// Directory for report.html and results.json, matrix.svg and tables.md.
     ///

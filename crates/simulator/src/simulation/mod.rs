@@ -232,6 +232,19 @@ struct Task {
     semaphores: Vec<guest::Semaphore>,
 }
 
+/// What one of each takes, in bytes.
+pub(crate) mod sizes {
+    pub const PCPU: usize = size_of::<super::Pcpu>();
+    pub const QUEUE: usize = size_of::<super::Queue>();
+    pub const DOMAIN: usize = size_of::<super::Domain>();
+    pub const VCPU: usize = size_of::<super::Vcpu>();
+    pub const THREAD: usize = size_of::<super::Thread>();
+    pub const TASK: usize = size_of::<super::Task>();
+    pub const LOCK: usize = size_of::<super::guest::SpinLock>();
+    pub const FLIGHT: usize = size_of::<super::io::Flight>();
+    pub const TIMER: usize = crate::timers::TIMER_BYTES;
+}
+
 impl Simulation {
     /// A host at time 0.
     ///

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, value};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -23,10 +24,10 @@ use crate::units::Nanoseconds;
 #[serde(deny_unknown_fields, default)]
 pub struct Boot {
     /// Steps over all threads.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::STEPS.least, max = limits::STEPS.most))]
     pub steps: u64,
     /// Mean size of what a step reads.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::SOME_BYTES.least, max = limits::SOME_BYTES.most))]
     pub read_bytes: u64,
     /// Mean CPU time of a step.
     pub compute: Nanoseconds,

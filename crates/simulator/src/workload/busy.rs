@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, Times, rate, value};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -27,7 +28,7 @@ pub struct Busy {
     /// Sleep after each burst; 0: none.
     pub sleep: Nanoseconds,
     /// Both vary uniformly by up to so many percent.
-    #[schemars(range(max = 100))]
+    #[schemars(range(min = limits::JITTER_PERCENT.least, max = limits::JITTER_PERCENT.most))]
     pub jitter_percent: u32,
     /// A burst arrives every `compute` + `sleep`, whether or not those before it are done; what
     /// is late is owed and done later. Otherwise the sleep begins when the burst is done.

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, Times, rate};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -20,7 +21,7 @@ use crate::units::Nanoseconds;
 #[serde(deny_unknown_fields, default)]
 pub struct Disk {
     /// Size of a block.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::SOME_BYTES.least, max = limits::SOME_BYTES.most))]
     pub block_bytes: u64,
     /// CPU time of the guest per block.
     pub block_service: Nanoseconds,

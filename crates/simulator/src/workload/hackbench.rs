@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, rate, value};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration. The number of threads says how many groups there are.
@@ -22,20 +23,20 @@ use crate::units::Nanoseconds;
 #[serde(deny_unknown_fields, default)]
 pub struct Hackbench {
     /// Senders of a group, and as many receivers.
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = limits::SENDERS.least, max = limits::SENDERS.most))]
     pub senders: u32,
     /// Messages from each sender to each receiver of its group.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::MESSAGES.least, max = limits::MESSAGES.most))]
     pub messages: u32,
     /// CPU time of a write or read, without the lock.
     pub system_call: Nanoseconds,
     /// CPU time for which it holds the socket's lock.
     pub hold: Nanoseconds,
     /// Spin locks in all: sockets share them.
-    #[schemars(range(min = 1, max = 4096))]
+    #[schemars(range(min = limits::LOCKS.least, max = limits::LOCKS.most))]
     pub locks: u32,
     /// Messages that a socket holds.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::MESSAGES.least, max = limits::MESSAGES.most))]
     pub socket_messages: u32,
 }
 

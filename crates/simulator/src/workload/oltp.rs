@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, Times, rate};
+use crate::limits;
 use crate::random::Random;
 use crate::units::Nanoseconds;
 
@@ -25,25 +26,28 @@ use crate::units::Nanoseconds;
 #[serde(deny_unknown_fields, default)]
 pub struct Oltp {
     /// Statements of a transaction that only read.
+    #[schemars(range(min = limits::OLTP_READS.least, max = limits::OLTP_READS.most))]
     pub reads: u32,
     /// Statements of a transaction that lock a row and change it.
-    #[schemars(range(max = 64))]
+    #[schemars(range(min = limits::OLTP_WRITES.least, max = limits::OLTP_WRITES.most))]
     pub writes: u32,
     /// Mean CPU time of a statement in user mode (+- 50 %).
     pub statement: Nanoseconds,
     /// System calls and interrupts of a statement that take a spin lock of the kernel.
+    #[schemars(range(min = limits::KERNEL_ENTRIES.least, max = limits::KERNEL_ENTRIES.most))]
     pub kernel_entries: u32,
     /// CPU time of one of them, without the lock.
     pub kernel_entry: Nanoseconds,
     /// CPU time for which it holds the lock.
     pub kernel_hold: Nanoseconds,
     /// The kernel's spin locks, taken at random.
-    #[schemars(range(min = 1, max = 4096))]
+    #[schemars(range(min = limits::LOCKS.least, max = limits::LOCKS.most))]
     pub kernel_locks: u32,
     /// Rows that are written, at random.
-    #[schemars(range(min = 64, max = 1_000_000))]
+    #[schemars(range(min = limits::ROWS.least, max = limits::ROWS.most))]
     pub rows: u32,
     /// What a commit writes to the disk; 0: it waits for nothing.
+    #[schemars(range(min = limits::BYTES.least, max = limits::BYTES.most))]
     pub log_bytes: u64,
 }
 

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, Times, rate, value};
+use crate::limits;
 
 /// Configuration: thread `n` of the task replays the recorded thread `n` on vCPU `n`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -17,6 +18,7 @@ pub struct Replay {
     /// File of the recording, relative to the scenario.
     pub recording: String,
     /// The recorded process whose threads are replayed.
+    #[schemars(range(min = limits::PROCESS.least, max = limits::PROCESS.most))]
     pub process: u32,
     /// What was recorded, one item per thread; filled in by whoever reads the recording.
     #[serde(skip)]

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Guest, Order, Outside, Packet, Step, TaskValue, rate};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -23,10 +24,10 @@ pub struct Stream {
     /// Which way the data goes, seen from the guest.
     pub direction: Direction,
     /// Size of a packet.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::PACKET_BYTES.least, max = limits::PACKET_BYTES.most))]
     pub packet_bytes: u64,
     /// Packets under way at most.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::WINDOW_PACKETS.least, max = limits::WINDOW_PACKETS.most))]
     pub window_packets: u32,
     /// CPU time of the guest per packet.
     pub packet_service: Nanoseconds,

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Guest, Step, TaskValue, rate, value};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -17,6 +18,7 @@ use crate::units::Nanoseconds;
 #[serde(deny_unknown_fields, default)]
 pub struct SysbenchCpu {
     /// Events over all threads; 0: for ever.
+    #[schemars(range(min = limits::SYSBENCH_EVENTS.least, max = limits::SYSBENCH_EVENTS.most))]
     pub events: u64,
     /// CPU time of one event.
     pub event: Nanoseconds,

@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Guest, Outside, Step, TaskValue, Times, value};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -27,7 +28,7 @@ use crate::units::Nanoseconds;
 #[serde(deny_unknown_fields, default)]
 pub struct Video {
     /// Frames per second.
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = limits::FRAMES_PER_S.least, max = limits::FRAMES_PER_S.most))]
     pub frames_per_s: u32,
     /// CPU time to decode an I frame.
     pub i_frame: Nanoseconds,
@@ -36,19 +37,19 @@ pub struct Video {
     /// CPU time to decode a B frame.
     pub b_frame: Nanoseconds,
     /// Decoding times vary uniformly by up to so many percent.
-    #[schemars(range(max = 100))]
+    #[schemars(range(min = limits::JITTER_PERCENT.least, max = limits::JITTER_PERCENT.most))]
     pub jitter_percent: u32,
     /// CPU time to convert and show a decoded frame.
     pub show: Nanoseconds,
     /// Frames decoded ahead at most.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::BUFFERED.least, max = limits::BUFFERED.most))]
     pub buffer_frames: u32,
     /// Length of a period of sound.
     pub audio_period: Nanoseconds,
     /// CPU time for a period of sound.
     pub audio: Nanoseconds,
     /// Periods of sound in the device at most.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = limits::BUFFERED.least, max = limits::BUFFERED.most))]
     pub audio_buffer_periods: u32,
 }
 

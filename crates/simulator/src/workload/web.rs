@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Guest, Order, Outside, Packet, Step, TaskValue, Times, rate, value};
+use crate::limits;
 use crate::units::Nanoseconds;
 
 /// Configuration.
@@ -34,8 +35,10 @@ pub struct Web {
     /// Without it connections are kept open.
     pub connect: Option<Nanoseconds>,
     /// Size of a page.
+    #[schemars(range(min = limits::BYTES.least, max = limits::BYTES.most))]
     pub page_bytes: u64,
     /// Requests that may wait for the server before more are refused (nginx on Linux: 511).
+    #[schemars(range(min = limits::BACKLOG.least, max = limits::BACKLOG.most))]
     pub backlog: u32,
 }
 
@@ -46,6 +49,7 @@ pub enum Client {
     /// Requests at random (Poisson) at this rate, whether or not earlier ones were answered.
     Open {
         /// Requests per second.
+        #[schemars(range(min = limits::RATE_PER_S.least, max = limits::RATE_PER_S.most))]
         rate_per_s: u64,
         /// How long a client waits before it gives up; 0: for ever.
         #[serde(default)]
@@ -54,6 +58,7 @@ pub enum Client {
     /// So many clients, each of which waits for its page, then thinks.
     Closed {
         /// Number of clients.
+        #[schemars(range(min = limits::CLIENTS.least, max = limits::CLIENTS.most))]
         clients: u32,
         /// Mean time (exponential) between a page and the next request.
         think: Nanoseconds,

@@ -31,8 +31,7 @@ mod bpf {
         println!("cargo:rerun-if-changed=bpf");
         println!("cargo:rerun-if-changed=../../policy");
         println!("cargo:rerun-if-env-changed=CLANG");
-        let faults: &[&str] =
-            if cfg!(feature = "faults") { &["-DSTEELYARD_FAULTS"] } else { &[] };
+        let faults: &[&str] = if cfg!(feature = "faults") { &["-DSTEELYARD_FAULTS"] } else { &[] };
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
         for name in ["steelyard", "observer"] {
             let source = format!("bpf/{name}.bpf.c");

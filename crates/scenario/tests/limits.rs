@@ -53,7 +53,7 @@ impl Schema {
                 found.push(Number { path: path.to_vec(), least, most });
             }
             for (key, value) in form["properties"].as_object().into_iter().flatten() {
-                let path = [path, &[key.clone()]].concat();
+                let path = [path, std::slice::from_ref(key)].concat();
                 self.numbers(value, &path, found);
             }
             if form["items"].is_object() {

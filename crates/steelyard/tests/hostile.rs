@@ -114,10 +114,10 @@ fn perf(scale: usize) -> Vec<Hostile> {
     // Each thread is another, so nothing is forgotten.
     let mut threads = String::new();
     for number in 0..50_000 * scale {
-        let _ = write!(
+        let _ = writeln!(
             threads,
             "a 1/{number} [000] {}.{:06}: sched_switch: prev_comm=a prev_pid={number} prev_prio=1 \
-             prev_state=S ==> next_comm=b next_pid={} next_prio=1\n",
+             prev_state=S ==> next_comm=b next_pid={} next_prio=1",
             number / 1_000_000,
             number % 1_000_000,
             number + 1

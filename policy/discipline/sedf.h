@@ -19,12 +19,14 @@
  *
  * Reservation of a vCPU, from the first that applies:
  *  - slice asked: that, per period_ns or else weight_period_ns;
- *  - cap asked: the cap's part of the period, divided by the domain's vCPUs;
  *  - weight: its part, among the vCPUs of its queue, of weight_period_ns less weight_safety_ns
  *    and less what the others reserve by slice; scaled to period_ns if that was asked.
+ * A cap limits what slice and spare time give together: in each period no more than the cap's part of
+ * it, divided by the domain's vCPUs.
  *
  * Readings
- *  - SEDF knows no cap: a domain with one is NWC and reserves no more than the cap.
+ *  - Xen's SEDF knows no cap: who asked for less than a pCPU got a slice and no extra_time. Here a
+ *    cap is a limit, as elsewhere: it reserves nothing, so that it takes nothing from others.
  *  - Xen serves a weight with extra_time and without period from spare time alone; here it also
  *    has its reservation, so that weights order latency too, and spare time follows the weight.
  *  - Spare time is charged as used; Xen charges a quantum however short the run was.
@@ -95,12 +97,13 @@ struct sedf_vcpu {
 	u64 used_ns; /* of the slice, in the period that ends at the deadline */
 	u64 spare_place; /* virtual time; lower first */
 	u64 spare_score; /* what one quantum of spare time costs */
+	u64 spare_ns; /* spare time that a period allows; 0: none, SY_FOREVER: all there is */
+	u64 spare_left_ns; /* of that, in the period under way */
 	u64 claim_score; /* lower first */
 	u64 claim_ns; /* what is left of the claim */
 	u64 counted_slice_ns; /* in the queue's reserved_ns */
 	u64 counted_weight; /* in the queue's weight */
 	u8 reserved; /* in a period that has started, with slice left */
-	u8 extra; /* may use spare time */
 	u8 running;
 	u8 parked;
 };
@@ -159,6 +162,16 @@ static inline void sedf_uncount(struct sedf_queue *sq, struct sedf_vcpu *sv)
 	sv->counted_slice_ns = 0;
 }
 
+/* Each vCPU's part of the cap in a period; SY_FOREVER: no cap. */
+static inline u64 sedf_cap_ns(const struct sy_domain *d, u64 period_ns)
+{
+	u64 cap_percent = sy_min(d->settings.cap_percent, 100ULL * SY_WEIGHT_MAX);
+
+	if (!cap_percent)
+		return SY_FOREVER;
+	return sy_max(period_ns * cap_percent / (100 * sy_clamp(d->vcpus, 1, SY_WEIGHT_MAX)), 1);
+}
+
 /* Works the reservation out anew from what was asked and from who else reserves on this queue. */
 static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq,
 				const struct sy_domain *d, struct sedf_vcpu *sv)
@@ -169,16 +182,13 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	u64 period_ns = d->settings.period_ns ? d->settings.period_ns : weight_period_ns;
 	u64 slice_ns = d->settings.reserved_ns;
+	u64 cap_ns;
 
 	period_ns = sy_clamp(period_ns, period_min_ns, period_max_ns);
+	cap_ns = sedf_cap_ns(d, period_ns);
 	sedf_uncount(sq, sv);
-	if (d->settings.cap_percent) {
-		u64 cap_percent = sy_min(d->settings.cap_percent, 100ULL * SY_WEIGHT_MAX);
-		u64 cap_ns = period_ns * cap_percent / (100 * sy_clamp(d->vcpus, 1, SY_WEIGHT_MAX));
-
-		slice_ns = slice_ns ? sy_min(slice_ns, cap_ns) : sy_max(cap_ns, 1);
-	}
 	if (slice_ns) {
+		slice_ns = sy_min(slice_ns, cap_ns);
 		sv->counted_slice_ns = weight_period_ns * sy_min(slice_ns, period_ns) / period_ns;
 		sq->reserved_ns += sv->counted_slice_ns;
 	} else {
@@ -191,11 +201,15 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 		/* Scaled to the period in two parts, so that no product exceeds 64 bits. */
 		slice_ns = slice_ns * (period_ns / weight_period_ns) +
 			   slice_ns * (period_ns % weight_period_ns) / weight_period_ns;
+		slice_ns = sy_min(slice_ns, cap_ns);
 	}
 	sv->period_ns = period_ns;
 	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(p->parameter[SEDF_SLICE_MIN_NS], 1, period_ns),
 				period_ns);
-	sv->extra = d->settings.extra_time && !d->settings.cap_percent;
+	sv->spare_ns = 0;
+	if (d->settings.extra_time)
+		sv->spare_ns = cap_ns < SY_FOREVER ? cap_ns - sy_min(sv->slice_ns, cap_ns) : SY_FOREVER;
+	sv->spare_left_ns = sy_min(sv->spare_left_ns, sv->spare_ns);
 	sv->spare_score = sv->counted_weight ? SEDF_SCORE_ONE * SEDF_WEIGHT_ONE / weight :
 					       SEDF_SCORE_ONE * sv->period_ns / sv->slice_ns;
 }
@@ -234,20 +248,28 @@ static inline u32 sedf_settle(struct sy_vcpu *v, u64 now)
 
 	sv->reserved = start_ns <= now;
 	v->timer_ns = sv->reserved ? sv->deadline_ns : start_ns;
-	parked = !sv->reserved && !sv->extra;
+	parked = !sv->reserved && !sv->spare_left_ns;
 	if (parked == sv->parked)
 		return SY_TIMER;
 	sv->parked = parked;
 	return SY_TIMER | (parked ? SY_PARK : SY_UNPARK);
 }
 
-/* A period starts anew at this time, with a fresh slice. */
-static inline void sedf_start_period(const struct sy_policy *p, struct sy_queue *q,
-				     struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
+/* The next period is this one, with a fresh slice; spare time is that of the period under way. */
+static inline void sedf_plan_period(const struct sy_policy *p, struct sy_queue *q,
+				    struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
 {
 	sedf_reserve(p, sedf_queue(q), d, sv);
 	sv->deadline_ns = sedf_later_ns(start_ns, sv->period_ns);
 	sv->used_ns = 0;
+}
+
+/* The same, and it is under way. */
+static inline void sedf_start_period(const struct sy_policy *p, struct sy_queue *q,
+				     struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
+{
+	sedf_plan_period(p, q, d, sv, start_ns);
+	sv->spare_left_ns = sv->spare_ns;
 }
 
 SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
@@ -269,7 +291,7 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 			sv->claim_ns = sedf_quantum_ns(p);
 			sv->claim_score = SEDF_SCORE_ONE * sv->period_ns / lost_ns;
 		}
-		sedf_start_period(p, q, d, sv, sv->deadline_ns);
+		sedf_plan_period(p, q, d, sv, sv->deadline_ns);
 	}
 	return sedf_settle(v, now);
 }
@@ -304,14 +326,16 @@ SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	if (!sv->reserved) {
 		struct sedf_queue *sq = sedf_queue(q);
 
+		sv->spare_left_ns -= sy_min(sv->spare_left_ns, ran_ns);
 		if (sv->claim_ns) {
 			sv->claim_ns -= sy_min(sv->claim_ns, ran_ns);
-			return 0;
+		} else {
+			sq->spare_time = sy_max(sq->spare_time, sv->spare_place);
+			sv->spare_place +=
+				sv->spare_score * sy_min(ran_ns, SY_S) / sedf_quantum_ns(p);
+			sv->spare_place = sy_min(sv->spare_place, SEDF_LOW_MAX);
 		}
-		sq->spare_time = sy_max(sq->spare_time, sv->spare_place);
-		sv->spare_place += sv->spare_score * sy_min(ran_ns, SY_S) / sedf_quantum_ns(p);
-		sv->spare_place = sy_min(sv->spare_place, SEDF_LOW_MAX);
-		return 0;
+		return sv->spare_left_ns ? 0 : sedf_settle(v, now);
 	}
 	sv->used_ns += sy_min(ran_ns, SEDF_LOW_MAX);
 	if (sv->used_ns < sv->slice_ns)
@@ -320,7 +344,7 @@ SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	/* What ran beyond the slice counts in the periods to come. */
 	periods = sv->used_ns / sv->slice_ns;
 	ran_ns = sv->used_ns % sv->slice_ns;
-	sedf_start_period(
+	sedf_plan_period(
 		p, q, d, sv,
 		sedf_later_ns(sv->deadline_ns, sy_min(periods - 1, 1ULL << 20) * sv->period_ns));
 	sv->used_ns = sy_min(ran_ns, sv->slice_ns - 1);
@@ -434,7 +458,8 @@ SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const 
 
 	if (sv->reserved)
 		return sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns - 1);
-	return sv->claim_ns ? sv->claim_ns : sedf_quantum_ns(p);
+	return sy_clamp(sv->claim_ns ? sv->claim_ns : sedf_quantum_ns(p), 1,
+			sy_max(sv->spare_left_ns, 1));
 }
 
 #ifdef SY_DESCRIBE

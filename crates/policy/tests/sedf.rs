@@ -115,7 +115,7 @@ fn spare_time_follows_weight() {
 
 /// A cap of 30 % over two vCPUs: 15 ms of each 100 ms per vCPU, whatever else is asked.
 #[test]
-fn a_cap_is_a_reservation_without_extra_time() {
+fn a_cap_limits_slice_and_spare_time_together() {
     let mut host = Host::new("sedf");
     let capped = Settings { cap_percent: 30, extra_time: 1, ..Settings::default() };
     let task = host.add(capped, 2);
@@ -123,6 +123,28 @@ fn a_cap_is_a_reservation_without_extra_time() {
     host.wake(task + 1);
     host.run_until(1_000 * MS);
     assert_eq!([host.tasks[0].ran_ns, host.tasks[1].ran_ns], [150 * MS; 2]);
+}
+
+/// Of equal weights one has a cap of 100 %, which takes nothing from the other: 50 and 50. A cap of
+/// 60 % is below its 95/3 of the weight period and spare time: beside two who sleep it has 60.
+#[test]
+fn a_cap_reserves_nothing() {
+    let mut host = Host::new("sedf");
+    let capped = host.add(Settings { cap_percent: 100, extra_time: 1, ..Settings::default() }, 1);
+    let other = host.add(Settings { extra_time: 1, ..Settings::default() }, 1);
+    host.wake(capped);
+    host.wake(other);
+    host.run_until(10_000 * MS);
+    assert!(host.tasks[other].ran_ns.abs_diff(5_000 * MS) < 10 * MS, "{}", host.tasks[other].ran_ns);
+
+    let mut host = Host::new("sedf");
+    let capped = host.add(Settings { cap_percent: 60, extra_time: 1, ..Settings::default() }, 1);
+    for _ in 0..2 {
+        host.add(Settings { extra_time: 1, ..Settings::default() }, 1);
+    }
+    host.wake(capped);
+    host.run_until(10_000 * MS);
+    assert!(host.tasks[capped].ran_ns.abs_diff(6_000 * MS) < 10 * MS, "{}", host.tasks[capped].ran_ns);
 }
 
 /// A has 4 of 10 ms, runs 0..1, blocks, wakes at 3 (short: the period ends at 10).

@@ -99,6 +99,29 @@ SY_FN u64 sy_account_ns(const struct sy_policy *p)
 	}
 }
 
+/* Time over which the cap of a domain holds; 0: caps are not heeded. */
+SY_FN u64 sy_cap_period_ns(const struct sy_policy *p)
+{
+	switch (p->discipline) {
+	case SY_SEDF:
+		return sedf_weight_period_ns(p);
+	case SY_CREDIT:
+		return credit_account_ns(p);
+	case SY_CREDIT2:
+		return p->parameter[CREDIT2_CAP_PERIOD_NS];
+	case SY_FAIR:
+		return p->parameter[FAIR_CAP_PERIOD_NS];
+	default:
+		return 0;
+	}
+}
+
+/* Whether reservations, settings.reserved_ns per settings.period_ns, are heeded. */
+SY_FN bool sy_reserves(const struct sy_policy *p)
+{
+	return p->discipline == SY_SEDF;
+}
+
 /* ---- Creation and membership ---- */
 
 SY_FN void sy_accounting_init(const struct sy_policy *p, struct sy_accounting *a, u64 pcpus)

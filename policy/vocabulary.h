@@ -279,6 +279,8 @@ struct sy_description {
 	const char *vintage[SY_VINTAGES]; /* oldest first, then null */
 	u64 parameters;
 	const struct sy_parameter *parameter;
+	/* What whoever compares a vintage should know of it, or null; of a governor the first. */
+	const char *known[SY_VINTAGES];
 	/* Of a governor: a bit 1 << enum sy_discipline for each that it suits; why not the others. */
 	u64 disciplines;
 	const char *reason;

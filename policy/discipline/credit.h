@@ -39,6 +39,9 @@
  *  - overflow kept: the talk says that a vCPU above its upper bound keeps its credit; it keeps the
  *    bound, and as in 3.3 it is no longer active. level: each active vCPU gets the mean of its
  *    domain's, rounded down, so that all have the same priority after accounting.
+ *  - Published so, too: once levelled, who shares a pCPU with a domain in credit can starve. Two
+ *    busy vCPUs on another pCPU use what the domain is given, all are OVER, and a pCPU that steals
+ *    takes only who is strictly better.
  *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first.
  *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
@@ -724,6 +727,9 @@ static const struct sy_description credit_description = {
 	.vintage = { "xen-3.3", "xen-3.3-fujitsu", "xen-4.2", "xen-4.5", "xen-4.20" },
 	.parameters = CREDIT_PARAMETER_COUNT,
 	.parameter = credit_parameters,
+	.known = { [1] = "levelled, the vCPUs of a domain share one priority, and nobody steals among equals: "
+			 "one that shares a pCPU with a domain in credit can starve while its siblings "
+			 "use what is theirs" },
 };
 #endif
 

@@ -51,6 +51,8 @@
  *  - With the floor of 4.20 weights that differ by more than about 10 lose their proportion: one
  *    shortest run costs the lower one more credit than the floor lets it owe.
  *  - A balance moves one vCPU; Xen also looks for the best pair to swap.
+ *  - As in Xen, who waits in one queue does not run on an idle pCPU of another before a balance or its
+ *    own next wake moves it there.
  *  - Soft affinity is not there.
  */
 #ifndef STEELYARD_CREDIT2_H
@@ -634,12 +636,17 @@ SY_FN s64 credit2_balance_gain(const struct sy_policy *p, const struct sy_queue 
 static const struct sy_parameter credit2_parameters[] = { CREDIT2_PARAMETERS(
 	SY_PARAMETER_DESCRIPTION) };
 
+#define CREDIT2_KNOWN \
+	"queues are balanced by their load of about the last second: a vCPU can wait on one socket " \
+	"while a pCPU of another is idle"
+
 static const struct sy_description credit2_description = {
 	.name = "credit2",
 	.help = "Credit2 of Xen: most credit first, burnt by weight, one queue per socket",
 	.vintage = { "xen-4.5", "xen-4.20" },
 	.parameters = CREDIT2_PARAMETER_COUNT,
 	.parameter = credit2_parameters,
+	.known = { CREDIT2_KNOWN, CREDIT2_KNOWN },
 };
 #endif
 

@@ -471,6 +471,7 @@ static const struct sy_description sedf_description = {
 	.vintage = { "xen-4.2" },
 	.parameters = SEDF_PARAMETER_COUNT,
 	.parameter = sedf_parameters,
+	.known = { "a vCPU stays on its pCPU and waits there while others are idle" },
 };
 #endif
 

@@ -24,6 +24,8 @@
  *  - end_intervals: published, a boost ends only by another domain's. With k > 0 it also ends when
  *    nobody has reset for k intervals, seen at the next reset or, by hosts that sample, within one
  *    interval more.
+ * Published so: counts are per domain, so that who has more busy vCPUs leads however much it gets, its
+ * rate doubles every interval, and within a second the others are left with a few percent.
  * The listing divides by the rate at the last step, against the text; it multiplies here.
  */
 #ifndef STEELYARD_RESET_BOOST_H
@@ -170,6 +172,8 @@ static const struct sy_description reset_boost_description = {
 	.help = "Mcredit2's governor: the domain that runs out of credit most often gets more weight",
 	.parameters = RESET_BOOST_PARAMETER_COUNT,
 	.parameter = reset_boost_parameters,
+	.known = { "a domain with more busy vCPUs causes more resets and stays boosted: its weight doubles every "
+		   "interval up to the greatest, and others are left with a few percent" },
 	.disciplines = 1 << SY_CREDIT2,
 	.reason = "it follows the resets of a queue's credit, which only credit2 has",
 };

@@ -49,6 +49,8 @@ struct arguments {
 CALL(scope, x->p)
 CALL(queue_pcpus_max, x->p)
 CALL(tick_ns, x->p)
+CALL(cap_period_ns, x->p)
+CALL(reserves, x->p)
 CALL(account_ns, x->p)
 CALL_VOID(accounting_init, x->p, x->a, x->value)
 CALL_VOID(queue_init, x->p, x->q, x->value)

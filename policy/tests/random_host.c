@@ -105,7 +105,7 @@ static u64 calls_total;
 
 /* clang-format off */
 #define CALLS(X) \
-	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(accounting_init) X(queue_init) \
+	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(accounting_init) X(queue_init) \
 	X(domain_init) X(vcpu_init) X(join) X(leave) X(survey_begin) X(survey_vcpu) X(wake) X(steps) \
 	X(block) X(yield) X(spin) X(rank) X(summon) X(spun) X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) \
 	X(look_further) X(steal) X(reset_due) X(reset) X(start) X(slice) X(tick) X(account_begin) \
@@ -1227,6 +1227,10 @@ static void create_host(void)
 	create_queues();
 	count(CALL_tick_ns);
 	tick_ns = sy_tick_ns(&policy);
+	count(CALL_cap_period_ns);
+	check(sy_cap_period_ns(&policy) <= SY_S, "a cap holds within a second");
+	count(CALL_reserves);
+	check(sy_reserves(&policy) == (policy.discipline == SY_SEDF), "only sedf reserves");
 	count(CALL_account_ns);
 	account_ns = sy_account_ns(&policy);
 	account_due_ns = now + account_ns;

@@ -211,6 +211,7 @@ pub(crate) struct CDescription {
     pub vintage: [*const c_char; VINTAGES],
     pub parameters: u64,
     pub parameter: *const CParameter,
+    pub known: [*const c_char; VINTAGES],
     pub disciplines: u64,
     pub reason: *const c_char,
 }
@@ -236,6 +237,8 @@ unsafe extern "C" {
     pub safe fn sy_queue_pcpus_max(policy: &Parameters) -> u64;
     pub safe fn sy_tick_ns(policy: &Parameters) -> u64;
     pub safe fn sy_account_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_cap_period_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_reserves(policy: &Parameters) -> bool;
     pub safe fn sy_accounting_init(policy: &Parameters, accounting: &mut Accounting, pcpus: u64);
     pub safe fn sy_queue_init(policy: &Parameters, queue: &mut Queue, pcpus: u64);
     pub safe fn sy_domain_init(

@@ -158,6 +158,8 @@ pub struct Discipline {
     pub vintages: Vec<&'static str>,
     /// Parameters.
     pub parameters: Vec<Parameter>,
+    /// What whoever compares it should know of each vintage.
+    pub known: Vec<Option<&'static str>>,
 }
 
 /// A governor as its C header describes it.
@@ -169,6 +171,8 @@ pub struct Governor {
     pub help: &'static str,
     /// Parameters; each has one default.
     pub parameters: Vec<Parameter>,
+    /// What whoever compares it should know.
+    pub known: Option<&'static str>,
     /// The disciplines for which it has a meaning.
     pub disciplines: Vec<&'static str>,
     /// Why it has none for the others.
@@ -177,18 +181,15 @@ pub struct Governor {
 
 /// Every discipline of the core.
 pub fn disciplines() -> &'static [Discipline] {
-    static ALL: LazyLock<Vec<Discipline>> = LazyLock::new(|| {
-        let described = (0..).map_while(|id| Some((id, describe(ffi::sy_describe(id))?)));
-        described
-            .map(|(id, Description { name, help, vintages, parameters, .. })| Discipline {
-                id,
-                name,
-                help,
-                vintages,
-                parameters,
-            })
-            .collect()
-    });
+    static ALL: LazyLock<Vec<Discipline>> =
+        LazyLock::new(|| {
+            let described = (0..).map_while(|id| Some((id, describe(ffi::sy_describe(id))?)));
+            described
+                .map(|(id, Description { name, help, vintages, parameters, known, .. })| {
+                    Discipline { id, name, help, vintages, parameters, known }
+                })
+                .collect()
+        });
     &ALL
 }
 
@@ -197,10 +198,11 @@ pub fn governors() -> &'static [Governor] {
     static ALL: LazyLock<Vec<Governor>> = LazyLock::new(|| {
         let described = (0..).map_while(|id| describe(ffi::sy_describe_governor(id)));
         described
-            .map(|Description { name, help, parameters, suits, reason, .. }| Governor {
+            .map(|Description { name, help, parameters, known, suits, reason, .. }| Governor {
                 name,
                 help,
                 parameters,
+                known: known[0],
                 disciplines: disciplines()
                     .iter()
                     .filter(|discipline| suits >> discipline.id & 1 != 0)
@@ -264,6 +266,8 @@ struct Description {
     help: &'static str,
     vintages: Vec<&'static str>,
     parameters: Vec<Parameter>,
+    /// By vintage; of a governor the only one.
+    known: Vec<Option<&'static str>>,
     /// Of a governor: the disciplines that it suits, a bit each, and why not the others.
     suits: u64,
     reason: &'static str,
@@ -272,7 +276,7 @@ struct Description {
 fn describe(description: *const ffi::CDescription) -> Option<Description> {
     // SAFETY: descriptions are null or point to a constant that lives as long as the program, whose
     // strings are constants too and whose `parameter` points to `parameters` elements; unused
-    // vintages are null, and so is a discipline's `reason`.
+    // vintages are null, and so are a discipline's `reason` and what is not `known`.
     unsafe {
         let description = description.as_ref()?;
         let vintages: Vec<_> = description
@@ -297,6 +301,10 @@ fn describe(description: *const ffi::CDescription) -> Option<Description> {
                     source: text(parameter.source),
                     defaults: parameter.value[..vintages.len().max(1)].to_vec(),
                 })
+                .collect(),
+            known: description.known[..vintages.len().max(1)]
+                .iter()
+                .map(|&known| (!known.is_null()).then(|| text(known)))
                 .collect(),
             vintages,
             suits: description.disciplines,
@@ -404,6 +412,15 @@ impl Policy {
     pub fn governors(&self) -> impl Iterator<Item = &'static Governor> + '_ {
         let all = governors().iter().enumerate();
         all.filter(|(index, _)| self.governed_by(*index)).map(|(_, governor)| governor)
+    }
+
+    /// What whoever compares it should know of its parts: the part's name, and what it is.
+    pub fn known(&self) -> impl Iterator<Item = (String, &'static str)> + '_ {
+        let discipline = self.discipline();
+        let own = discipline.known[self.vintage];
+        let own = own.map(|known| (format!("{}@{}", discipline.name, self.vintage()), known));
+        let governors = self.governors();
+        own.into_iter().chain(governors.filter_map(|one| Some((one.name.to_owned(), one.known?))))
     }
 
     fn governed_by(&self, index: usize) -> bool {

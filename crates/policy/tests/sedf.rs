@@ -135,7 +135,11 @@ fn a_cap_reserves_nothing() {
     host.wake(capped);
     host.wake(other);
     host.run_until(10_000 * MS);
-    assert!(host.tasks[other].ran_ns.abs_diff(5_000 * MS) < 10 * MS, "{}", host.tasks[other].ran_ns);
+    assert!(
+        host.tasks[other].ran_ns.abs_diff(5_000 * MS) < 10 * MS,
+        "{}",
+        host.tasks[other].ran_ns
+    );
 
     let mut host = Host::new("sedf");
     let capped = host.add(Settings { cap_percent: 60, extra_time: 1, ..Settings::default() }, 1);
@@ -144,7 +148,11 @@ fn a_cap_reserves_nothing() {
     }
     host.wake(capped);
     host.run_until(10_000 * MS);
-    assert!(host.tasks[capped].ran_ns.abs_diff(6_000 * MS) < 10 * MS, "{}", host.tasks[capped].ran_ns);
+    assert!(
+        host.tasks[capped].ran_ns.abs_diff(6_000 * MS) < 10 * MS,
+        "{}",
+        host.tasks[capped].ran_ns
+    );
 }
 
 /// A has 4 of 10 ms, runs 0..1, blocks, wakes at 3 (short: the period ends at 10).

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use serde::Serialize;
-use steelyard_policy::{Parameter, disciplines, governors, published};
+use steelyard_policy::{Parameter, Policy, disciplines, ffi, governors, published};
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::failure::Failure;
@@ -44,6 +44,8 @@ struct Part {
     /// What a governor has a meaning for.
     suits: &'static [&'static str],
     parameters: &'static [Parameter],
+    /// What whoever compares it should know, by vintage.
+    known: &'static [Option<&'static str>],
 }
 
 fn all() -> impl Iterator<Item = Part> {
@@ -54,6 +56,7 @@ fn all() -> impl Iterator<Item = Part> {
         vintages: &discipline.vintages,
         suits: &[],
         parameters: &discipline.parameters,
+        known: &discipline.known,
     });
     disciplines.chain(governors().iter().map(|governor| Part {
         kind: "governor",
@@ -62,6 +65,7 @@ fn all() -> impl Iterator<Item = Part> {
         vintages: &[],
         suits: &governor.disciplines,
         parameters: &governor.parameters,
+        known: std::slice::from_ref(&governor.known),
     }))
 }
 
@@ -80,7 +84,7 @@ pub fn run(name: Option<&str>, json: bool) -> Result<(), Failure> {
 }
 
 fn as_text(part: &Part, width: usize) -> String {
-    let Part { kind, name, help, vintages, suits, parameters } = part;
+    let Part { kind, name, help, vintages, suits, parameters, known } = part;
     let spelled = vintages.iter().enumerate().map(|(index, vintage)| {
         let default = if index + 1 == vintages.len() { " (the default)" } else { "" };
         format!("{name}@{vintage}{default}")
@@ -91,12 +95,14 @@ fn as_text(part: &Part, width: usize) -> String {
         lines.push(format!("With: {}", with.join(", ")));
     } else {
         lines.push(format!("Vintages: {}", spelled.collect::<Vec<_>>().join(", ")));
+        lines.push(format!("Heeds: {}", heeded(name, vintages).join(", ")));
     }
     for (published, spelled) in published() {
         if spelled.split(['+', '@']).any(|word| word == *name) {
             lines.push(format!("As published: {published} = {spelled}"));
         }
     }
+    lines.extend(known_of(vintages, known).map(|known| format!("Known: {known}")));
     // Writing to a String cannot fail.
     let mut out = format!("{BOLD}{name}{BOLD:#}  {kind}\n");
     for line in lines {
@@ -111,6 +117,46 @@ fn as_text(part: &Part, width: usize) -> String {
         let _ = writeln!(out, "{DIM}{source}{DIM:#}");
     }
     out
+}
+
+/// Which settings of a domain it heeds, and in which vintages if not in all. Pins are the host's to keep.
+fn heeded(name: &str, vintages: &[&str]) -> Vec<String> {
+    let heeds = |kind: &str, heeds: fn(&ffi::Parameters) -> bool| {
+        let heeds = |vintage: &&&str| {
+            let policy = Policy::named(&format!("{name}@{vintage}"));
+            policy.is_ok_and(|policy| heeds(policy.parameters()))
+        };
+        let those: Vec<_> = vintages.iter().filter(heeds).copied().collect();
+        match those.len() {
+            0 => None,
+            all if all == vintages.len() => Some(kind.to_owned()),
+            _ => Some(format!("{kind} in {}", those.join(", "))),
+        }
+    };
+    let settings = [
+        heeds("weight", |_| true),
+        heeds("cap", |policy| ffi::sy_cap_period_ns(policy) > 0),
+        heeds("reservation", |policy| ffi::sy_reserves(policy)),
+    ];
+    settings.into_iter().flatten().collect()
+}
+
+/// What is known, with its vintages if it is not known of all.
+fn known_of(
+    vintages: &'static [&'static str],
+    known: &'static [Option<&'static str>],
+) -> impl Iterator<Item = String> {
+    let mut texts: Vec<&str> = vec![];
+    texts.extend(known.iter().flatten());
+    texts.dedup();
+    texts.into_iter().map(move |text| {
+        let of: Vec<_> = vintages.iter().zip(known).filter(|(_, k)| **k == Some(text)).collect();
+        if of.len() == vintages.len() {
+            return text.to_owned();
+        }
+        let of: Vec<_> = of.into_iter().map(|(vintage, _)| *vintage).collect();
+        format!("{}: {text}", of.join(", "))
+    })
 }
 
 /// What values a parameter takes.
@@ -163,6 +209,10 @@ struct JsonPart {
     vintages: &'static [&'static str],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     suits: &'static [&'static str],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    heeds: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    known: Vec<String>,
     parameters: Vec<JsonParameter>,
 }
 
@@ -193,7 +243,7 @@ enum JsonValue {
 
 impl JsonPart {
     fn new(part: Part) -> Self {
-        let Part { kind, name, help, vintages, suits, parameters } = part;
+        let Part { kind, name, help, vintages, suits, parameters, known } = part;
         let defaults_of: &[&str] = if vintages.is_empty() { &["default"] } else { vintages };
         let parameters = parameters.iter().map(|parameter| {
             let Parameter { name, unit, minimum, maximum, help, source, .. } = *parameter;
@@ -216,6 +266,15 @@ impl JsonPart {
                 source,
             }
         });
-        JsonPart { kind, name, help, vintages, suits, parameters: parameters.collect() }
+        JsonPart {
+            kind,
+            name,
+            help,
+            vintages,
+            suits,
+            heeds: heeded(name, vintages),
+            known: known_of(vintages, known).collect(),
+            parameters: parameters.collect(),
+        }
     }
 }

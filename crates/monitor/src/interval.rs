@@ -319,6 +319,7 @@ fn entitle_all(domains: &mut [DomainInterval], pcpus: u32) {
         time: TimeMeasure::default(),
         vcpus: domain.vcpus.iter().map(|vcpu| VcpuMeasure { time: time(&vcpu.rates) }).collect(),
         tasks: vec![],
+        unhonoured: vec![],
     };
     let usable = |domain: &DomainInterval| {
         let vcpus = 100.0 * domain.vcpus.len() as f64;

@@ -79,12 +79,14 @@ pub fn write_csv(results: &Results, writer: impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-fn figures(time: &TimeMeasure) -> [(&'static str, &'static str, u64); 15] {
+fn figures(time: &TimeMeasure) -> [(&'static str, &'static str, u64); 17] {
     [
         ("gotten", "ns", time.gotten_ns),
         ("waited", "ns", time.waited_ns),
         ("blocked", "ns", time.blocked_ns),
         ("parked", "ns", time.parked_ns),
+        ("beside idle", "ns", time.beside_idle_ns),
+        ("worst beside idle", "ns", time.worst_beside_idle_ns),
         ("overhead", "ns", time.overhead_ns),
         ("spun", "ns", time.spun_ns),
         ("switches", "1", time.switches),

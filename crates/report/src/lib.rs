@@ -21,7 +21,7 @@ pub use html::write_html;
 pub use perfetto::write_perfetto;
 pub use reproduction::{table as reproduction_table, write_json as write_reproduction_json};
 pub use results::{
-    Comparison, DomainSummary, HostSummary, ParameterValue, PolicySummary, ReadError, Results,
-    RunTrace,
+    Comparison, DomainSummary, HostSummary, Known, ParameterValue, PolicySummary, ReadError,
+    Results, RunTrace,
 };
 pub use terminal::{Style, table};

@@ -77,6 +77,18 @@ pub struct PolicySummary {
     pub policy: Option<String>,
     /// Every parameter of the discipline.
     pub parameters: Vec<ParameterValue>,
+    /// What whoever compares it should know of its parts.
+    #[serde(default)]
+    pub known: Vec<Known>,
+}
+
+/// What is known of a part of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Discipline and vintage, or governor.
+    pub of: String,
+    /// How it behaves, by its source or publication.
+    pub text: String,
 }
 
 /// A parameter and its value.
@@ -228,12 +240,18 @@ impl PolicySummary {
                     unit: parameter.unit.to_owned(),
                 })
                 .collect(),
+            known: policy.known().map(|(of, text)| Known { of, text: text.to_owned() }).collect(),
         }
     }
 
     /// The kernel of a recorded host.
     pub fn recorded() -> Self {
-        PolicySummary { label: Self::RECORDED.to_owned(), policy: None, parameters: vec![] }
+        PolicySummary {
+            label: Self::RECORDED.to_owned(),
+            policy: None,
+            parameters: vec![],
+            known: vec![],
+        }
     }
 }
 

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
-use steelyard_simulator::measure::{DomainMeasure, Run, WorstWait};
+use steelyard_simulator::measure::{DomainMeasure, Run, Setting, Unhonoured, WorstWait};
 
 use crate::format;
-use crate::results::{Comparison, PolicySummary};
+use crate::results::{Comparison, Known, PolicySummary};
 
 /// A comparison as it is shown.
 pub struct Summary {
@@ -21,6 +21,21 @@ pub struct Summary {
     pub sections: Vec<Section>,
     /// Who serves whom best, and why.
     pub verdicts: Vec<String>,
+    /// By policy: what it did not honour, and whom it starved. It is best at nothing then.
+    pub faults: Vec<Vec<String>>,
+    /// What is known of the policies' parts.
+    pub known: Vec<Known>,
+}
+
+impl Summary {
+    /// Every fault, after the policy that has it.
+    pub fn all_faults(&self) -> impl Iterator<Item = String> + '_ {
+        let named = |(label, faults): (&'_ String, &'_ Vec<String>)| {
+            let label = label.clone();
+            faults.clone().into_iter().map(move |fault| format!("{label} {fault}"))
+        };
+        self.policies.iter().zip(&self.faults).flat_map(named)
+    }
 }
 
 /// Figures of domains that are alike, or of the host.
@@ -161,7 +176,8 @@ impl Figure {
         self.spreads().into_iter().map(|spread| Some(spread?.median)).collect()
     }
 
-    fn row(&self) -> Row {
+    /// Of the policies with faults none is best.
+    fn row(&self, faulty: &[bool]) -> Row {
         let mut cells: Vec<Cell> = self
             .values
             .iter()
@@ -185,21 +201,26 @@ impl Figure {
                 Goal::Less => median,
                 Goal::Neither => None,
             })
+            .zip(faulty)
+            .map(|(score, &faulty)| score.filter(|_| !faulty))
             .collect();
         mark_best(&mut cells, &scores);
         Row { label: self.label.clone(), terse: true, cells }
     }
 
-    /// The best and the worst policy and how far they are apart, if more than one has the figure.
-    fn extremes(&self) -> Option<Extremes> {
+    /// The best and the worst policy without faults and how far they are apart, if more than one has
+    /// the figure.
+    fn extremes(&self, faulty: &[bool]) -> Option<Extremes> {
         let sign = match self.goal {
             Goal::More => -1.0,
             Goal::Less => 1.0,
             Goal::Neither => return None,
         };
         let medians = self.medians();
-        let mut order: Vec<_> =
-            (0..medians.len()).filter_map(|i| Some((i, medians[i]? * sign))).collect();
+        let mut order: Vec<_> = (0..medians.len())
+            .filter(|&i| !faulty[i])
+            .filter_map(|i| Some((i, medians[i]? * sign)))
+            .collect();
         order.sort_by(|a, b| a.1.total_cmp(&b.1));
         let (&(best, a), &(worst, b)) = (order.first()?, order.last()?);
         // A microsecond here or there is no difference.
@@ -267,6 +288,8 @@ fn mark_best(cells: &mut [Cell], scores: &[Option<f64>]) {
 pub fn summarise(comparison: &Comparison) -> Summary {
     let labels: Vec<_> = comparison.policies.iter().map(|policy| policy.label.clone()).collect();
     let groups = groups(comparison);
+    let faults: Vec<_> = comparison.policies.iter().map(|p| faults(comparison, p)).collect();
+    let faulty: Vec<_> = faults.iter().map(|faults| !faults.is_empty()).collect();
     let mut sections = vec![];
     let mut verdicts = vec![];
     for group in &groups {
@@ -285,19 +308,105 @@ pub fn summarise(comparison: &Comparison) -> Summary {
             out.extend(group.members(run).map(|d| d.time.switches as f64 / seconds));
         });
         let mut tasks = task_figures(comparison, group);
+        let beside_idle = figure(comparison, "  beside idle pCPU", "ns", Goal::Less, |run, out| {
+            let simulated = run.policy != PolicySummary::RECORDED;
+            let members = group.members(run).filter(|_| simulated);
+            out.extend(members.map(|d| d.time.worst_beside_idle_ns as f64));
+        });
         let mut rows = vec![share_row(comparison, group)];
-        rows.extend([waits, p99, worst].iter().map(Figure::row));
+        rows.extend([waits, p99, worst].iter().map(|figure| figure.row(&faulty)));
         rows.push(meanwhile_row(comparison, group));
-        rows.push(switches.row());
+        if beside_idle.values.iter().flatten().any(|&value| value > 0.0) {
+            rows.push(beside_idle.row(&faulty));
+        }
+        rows.push(switches.row(&faulty));
         let terse = terse(&tasks);
-        rows.extend(tasks.iter().zip(&terse).map(|(f, &terse)| Row { terse, ..f.row() }));
+        rows.extend(tasks.iter().zip(&terse).map(|(f, &terse)| Row { terse, ..f.row(&faulty) }));
         let mut terse = terse.into_iter();
         tasks.retain(|_| terse.next().unwrap_or(true));
-        verdicts.extend(verdict(comparison, group, &tasks));
+        verdicts.extend(verdict(comparison, group, &tasks, &faulty));
         sections.push(Section { title: group.title.clone(), detail: group.detail(), rows });
     }
-    sections.push(host_section(comparison));
-    Summary { policies: labels, sections, verdicts }
+    sections.push(host_section(comparison, &faulty));
+    let mut known: Vec<Known> = vec![];
+    for one in comparison.policies.iter().flat_map(|policy| &policy.known) {
+        match known.iter_mut().find(|known| known.text == one.text) {
+            Some(known) if known.of.split(", ").any(|of| of == one.of) => {}
+            Some(known) => known.of += &format!(", {}", one.of),
+            None => known.push(one.clone()),
+        }
+    }
+    Summary { policies: labels, sections, verdicts, faults, known }
+}
+
+/// A vCPU that waits for longer than this part of a run without a break is starved.
+const STARVED: f64 = 0.5;
+/// Shorter runs say nothing of that.
+const STARVED_RUN_NS: u64 = 1_000_000_000;
+/// More domains than this are only counted.
+const NAMED: usize = 3;
+
+/// What a policy did not honour in any of its runs, and whom it starved, a sentence per setting.
+fn faults(comparison: &Comparison, policy: &PolicySummary) -> Vec<String> {
+    let mut broken: Vec<(&Unhonoured, Vec<&str>)> = vec![];
+    let mut starved: Vec<(&DomainMeasure, &WorstWait)> = vec![];
+    for run in comparison.runs_of(&policy.label) {
+        for domain in &run.domains {
+            for one in &domain.unhonoured {
+                match broken.iter_mut().find(|(known, _)| known.setting == one.setting) {
+                    Some((_, names)) if names.contains(&domain.name.as_str()) => {}
+                    Some((_, names)) => names.push(&domain.name),
+                    None => broken.push((one, vec![&domain.name])),
+                }
+            }
+            let longest = domain.time.waits.worst.as_ref().filter(|wait| {
+                let vcpu = domain.vcpus.get(wait.vcpu as usize);
+                let parked_ns = vcpu.map_or(0, |vcpu| vcpu.time.parked_ns);
+                let waited_ns = wait.length_ns.saturating_sub(parked_ns);
+                run.elapsed_ns >= STARVED_RUN_NS
+                    && waited_ns as f64 > STARVED * run.elapsed_ns as f64
+            });
+            if !starved.iter().any(|(known, _)| known.name == domain.name) {
+                starved.extend(longest.map(|wait| (domain, wait)));
+            }
+        }
+    }
+    let name = policy.policy.as_ref().unwrap_or(&policy.label);
+    let broken = broken.into_iter().map(|(one, names)| unhonoured(name, one, &names));
+    let others = |count: usize| match count {
+        0 | 1 => String::new(),
+        _ => format!(", and vCPUs of {} more domain{}", count - 1, plural(count - 1)),
+    };
+    let starved = starved.first().map(|(domain, wait)| {
+        format!(
+            "starved {}/{}: it waited {} without a break{}",
+            domain.name,
+            wait.vcpu,
+            format::time(wait.length_ns as f64),
+            others(starved.len())
+        )
+    });
+    broken.chain(starved).collect()
+}
+
+fn unhonoured(policy: &str, one: &Unhonoured, domains: &[&str]) -> String {
+    let percent = |value| format::with_unit(value, "percent");
+    let (asked, got) = (percent(one.asked_percent), percent(one.got_percent));
+    let first = domains.first().unwrap_or(&"");
+    let (kind, what) = match one.setting {
+        Setting::Cap => ("cap", format!("{first} ran {got} of a pCPU where {asked} are its cap")),
+        Setting::Pin => ("pin", format!("{first} ran {got} of a pCPU outside its pCPUs")),
+        Setting::Reservation => {
+            ("reservation", format!("{first} got {got} of a pCPU where {asked} were due"))
+        }
+    };
+    let whose = match domains.len() {
+        1 => format!("the {kind} of {first}"),
+        count if count <= NAMED => format!("the {kind}s of {}", domains.join(", ")),
+        count => format!("the {kind}s of {count} domains"),
+    };
+    let why = if one.heeded { String::new() } else { format!("; {policy} knows no {kind}s") };
+    format!("did not honour {whose}: {what}{why}")
 }
 
 fn figure(
@@ -339,7 +448,8 @@ pub fn share_and_entitlement(comparison: &Comparison, group: &Group) -> (Figure,
 /// leaves; fairness sums that up.
 fn share_row(comparison: &Comparison, group: &Group) -> Row {
     let (share, entitlement) = share_and_entitlement(comparison, group);
-    let mut row = share.row();
+    // No goal, no best.
+    let mut row = share.row(&vec![false; comparison.policies.len()]);
     for ((cell, share), entitlement) in
         row.cells.iter_mut().zip(share.medians()).zip(entitlement.medians())
     {
@@ -406,9 +516,9 @@ fn terse(figures: &[Figure]) -> Vec<bool> {
     figures.iter().map(terse).collect()
 }
 
-fn host_section(comparison: &Comparison) -> Section {
+fn host_section(comparison: &Comparison, faulty: &[bool]) -> Section {
     let of = |label, unit, goal, value: &dyn Fn(&Run) -> f64| {
-        figure(comparison, label, unit, goal, |run, out| out.push(value(run))).row()
+        figure(comparison, label, unit, goal, |run, out| out.push(value(run))).row(faulty)
     };
     let seconds = |run: &Run| run.elapsed_ns.max(1) as f64 / 1e9;
     let migrations = |run: &Run| run.domains.iter().map(|d| d.time.migrations).sum::<u64>();
@@ -431,25 +541,31 @@ fn host_section(comparison: &Comparison) -> Section {
 /// Less than this between best and worst is no difference.
 const ALIKE: f64 = 1.05;
 
-/// Who serves these domains best and worst, by their own figure that differs most, or, if none does,
+/// Who of the policies without faults serves these domains best and worst, by their own figure that differs most, or, if none does,
 /// by how long they wait; and why.
-fn verdict(comparison: &Comparison, group: &Group, tasks: &[Figure]) -> Option<String> {
+fn verdict(
+    comparison: &Comparison,
+    group: &Group,
+    tasks: &[Figure],
+    faulty: &[bool],
+) -> Option<String> {
     let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
         out.extend(group.members(run).map(|domain| domain.time.waits.p99_ns as f64));
     });
     let (figure, extremes) = tasks
         .iter()
-        .filter_map(|figure| Some((figure, figure.extremes()?)))
+        .filter_map(|figure| Some((figure, figure.extremes(faulty)?)))
         .reduce(|most, next| if next.1.ratio > most.1.ratio { next } else { most })
         .filter(|(_, extremes)| extremes.ratio >= ALIKE)
-        .or_else(|| p99.extremes().map(|extremes| (&p99, extremes)))?;
+        .or_else(|| p99.extremes(faulty).map(|extremes| (&p99, extremes)))?;
     let Extremes { best, worst, ratio } = extremes;
     let medians = figure.medians();
     let text = |policy: usize| medians[policy].map_or(String::new(), |value| figure.text(value));
     let title = &group.title;
     if ratio < ALIKE {
         return Some(format!(
-            "{title}: all serve it alike ({} {})",
+            "{title}: all{} serve it alike ({} {})",
+            if faulty.contains(&true) { " others" } else { "" },
             figure.label,
             spread_or_one(&text(best), &text(worst))
         ));

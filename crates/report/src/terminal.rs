@@ -64,8 +64,10 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     let column = (space / each).clamp(*POLICY_WIDTHS.start(), *POLICY_WIDTHS.end());
     for (number, policies) in summary.policies.chunks(each).enumerate() {
         let columns = number * each..number * each + policies.len();
-        let header = policies.iter().map(|label| {
-            Cell::new(visible(label).replacen('@', "\n@", 1)).add_attribute(Attribute::Bold)
+        let header = columns.clone().zip(policies).map(|(number, label)| {
+            let mark = if summary.faults[number].is_empty() { "" } else { "†" };
+            let label = visible(label).replacen('@', "\n@", 1);
+            Cell::new(format!("{mark}{label}")).add_attribute(Attribute::Bold)
         });
         let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], column, style));
         let rule = "─".repeat(LABEL_WIDTH + column * policies.len());
@@ -79,6 +81,17 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
         }
         if host > shown {
             let _ = writeln!(out, "({} more in the report and in results.csv)\n", host - shown);
+        }
+    }
+    let faults: Vec<_> = summary.all_faults().collect();
+    let known = summary.known.iter().map(|known| format!("{}: {}", known.of, known.text));
+    for (title, lines) in [("Never best (†)", faults), ("Known", known.collect())] {
+        if !lines.is_empty() {
+            let _ = writeln!(out, "{}", paint(title, "1"));
+            for line in lines {
+                let _ = writeln!(out, "- {}", wrap(&visible(&line), style.width.saturating_sub(2)));
+            }
+            out.push('\n');
         }
     }
     if !summary.verdicts.is_empty() {

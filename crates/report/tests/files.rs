@@ -10,9 +10,10 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use steelyard_report::{
-    Comparison, ReadError, Results, Style, table, write_all, write_csv, write_perfetto,
+    Comparison, ReadError, Results, Style, table, write_all, write_csv, write_html, write_perfetto,
 };
 use steelyard_simulator::config::{Domain, Host, Setup};
+use steelyard_simulator::measure::{Setting, Unhonoured};
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_simulator::workload::{Busy, Workload};
 
@@ -262,6 +263,51 @@ fn verdicts_say_who_serves_best_and_why() {
     assert!(busy.contains("worst (45.0 %): the latter gave it 47.8 % of a pCPU instead"), "{busy}");
     // Its workload has nothing to say: what counts is how long it waits.
     assert!(verdict("Domain-0").contains("(wait p99 983 µs)"));
+}
+
+/// The policy that served the web server best let a capped domain run on, and another starved a vCPU:
+/// neither is best at anything then, the table marks them, and lines say why.
+#[test]
+fn who_did_not_do_what_was_asked_is_never_best() {
+    let mut results = common::results();
+    results.comparisons.truncate(1);
+    for run in &mut results.comparisons[0].runs {
+        let web = &mut run.domains[1];
+        if run.policy == "credit2@xen-4.20" {
+            web.unhonoured.push(Unhonoured {
+                setting: Setting::Cap,
+                heeded: false,
+                asked_percent: 20.0,
+                got_percent: 46.0,
+            });
+        } else if run.policy == "fair@eevdf" {
+            let worst = web.time.waits.worst.as_mut().unwrap();
+            worst.length_ns = common::LENGTH_NS;
+        }
+    }
+    let text = table(&results, Style { width: 1000, color: false });
+    let lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+    let told = "credit2@xen-4.20 did not honour the cap of web: web ran 46.0 % of a pCPU where 20.0 % \
+                are its cap; credit2@xen-4.20 knows no caps";
+    assert!(lines.contains(&told), "{lines:#?}");
+    assert!(lines.contains(&"fair@eevdf starved web/0: it waited 10.0 s without a break"));
+    for faulty in ["credit2@xen-4.20", "fair@eevdf"] {
+        assert!(!text.contains(&format!("{faulty} serves it best")), "{text}");
+    }
+    assert!(text.contains(" serves it best"), "the others are compared");
+    assert!(text.contains("†credit2") && text.contains("†fair") && !text.contains("†sedf"));
+    let mut html = vec![];
+    write_html(&results, &[], &mut html).unwrap();
+    let html = String::from_utf8(html).unwrap();
+    assert!(html.contains(&format!("<li>{told}</li>")));
+    assert!(html.contains("†credit2@xen-4.20"));
+    // All of that is in results.json, and what is known of the policies.
+    let mut json = vec![];
+    results.write_json(&mut json).unwrap();
+    assert_eq!(Results::read_json(&json[..]).unwrap(), results);
+    let text = String::from_utf8(json).unwrap();
+    assert!(text.contains(r#""unhonoured":[{"setting":"cap","heeded":false,"asked_percent":20.0"#));
+    assert!(text.contains(r#""known":[{"of":"sedf@xen-4.2","text":"a vCPU stays on its pCPU"#));
 }
 
 #[test]

@@ -140,6 +140,7 @@ impl Recording {
             time: total,
             vcpus,
             tasks: vec![],
+            unhonoured: vec![],
         }
     }
 }

@@ -81,7 +81,7 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
 
 /// What a vCPU would use if it never waited: who waits cannot sleep, so it is the part of the other
 /// time in which it ran. Who only ever waited wants all it can get.
-fn demand_percent(time: &TimeMeasure) -> f64 {
+pub(crate) fn demand_percent(time: &TimeMeasure) -> f64 {
     if time.gotten_ns == 0 && time.waited_ns > 0 {
         return 100.0;
     }
@@ -178,6 +178,7 @@ mod tests {
             time: time.clone(),
             vcpus: vec![VcpuMeasure { time }; vcpus],
             tasks: vec![],
+            unhonoured: vec![],
         }
     }
 

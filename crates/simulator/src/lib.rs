@@ -43,6 +43,7 @@
 pub mod config;
 mod estimate;
 mod fairness;
+mod idleness;
 pub mod limits;
 pub mod measure;
 mod random;

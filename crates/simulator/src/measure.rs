@@ -79,6 +79,35 @@ pub struct DomainMeasure {
     pub vcpus: Vec<VcpuMeasure>,
     /// One item per task.
     pub tasks: Vec<TaskMeasure>,
+    /// What was asked for it and the policy did not honour.
+    #[serde(default)]
+    pub unhonoured: Vec<Unhonoured>,
+}
+
+/// A setting of a domain that did not hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unhonoured {
+    /// Which one.
+    pub setting: Setting,
+    /// Whether the policy has such settings at all.
+    pub heeded: bool,
+    /// What was asked, in percent of one pCPU: at most (cap), at least (reservation; what it would have
+    /// used of it), or, outside its pCPUs, nothing (pin).
+    pub asked_percent: f64,
+    /// What it got instead.
+    pub got_percent: f64,
+}
+
+/// What an administrator asks for a domain beside its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setting {
+    /// No more CPU time than this.
+    Cap,
+    /// On these pCPUs only.
+    Pin,
+    /// So much of each period, if it has work.
+    Reservation,
 }
 
 /// One vCPU.
@@ -100,6 +129,12 @@ pub struct TimeMeasure {
     pub blocked_ns: u64,
     /// The part of `waited_ns` in which a cap or reservation kept it from running.
     pub parked_ns: u64,
+    /// The part of `waited_ns` in which a pCPU that it may use was idle; of a recorded host 0.
+    #[serde(default)]
+    pub beside_idle_ns: u64,
+    /// The most of that in one wait.
+    #[serde(default)]
+    pub worst_beside_idle_ns: u64,
     /// The part of `gotten_ns` that went into switches, refills, interrupts and exits.
     pub overhead_ns: u64,
     /// The part of `gotten_ns` spent spinning for a lock.
@@ -121,6 +156,8 @@ impl TimeMeasure {
         self.waited_ns += other.waited_ns;
         self.blocked_ns += other.blocked_ns;
         self.parked_ns += other.parked_ns;
+        self.beside_idle_ns += other.beside_idle_ns;
+        self.worst_beside_idle_ns = self.worst_beside_idle_ns.max(other.worst_beside_idle_ns);
         self.overhead_ns += other.overhead_ns;
         self.spun_ns += other.spun_ns;
         self.switches += other.switches;

@@ -120,21 +120,21 @@ fn slices_measures_and_traces_change_nothing() {
 /// run `PRINT_HASHES=1 cargo test -p steelyard-simulator --test determinism pinned -- --nocapture`
 /// and put what it prints here. Where none of them changed, a new value is a mistake.
 const PINNED: &[(&str, u64)] = &[
-    ("sedf@xen-4.2", 0x5229ef30a213d388),
-    ("credit@xen-3.3", 0x6cba4a10c2b29fad),
-    ("credit@xen-3.3-fujitsu", 0xd8e8d1e91eb0c9e0),
-    ("credit@xen-4.2", 0x6492c0bc21575d01),
-    ("credit@xen-4.5", 0x14c61e397206ffa0),
-    ("credit@xen-4.20", 0x8c7a822664ad0c0a),
-    ("credit2@xen-4.5", 0x4959215487f9448f),
-    ("credit2@xen-4.20", 0x3e35a34b9ed1e3bb),
-    ("fair@cfs", 0x5f1d890bf60adb3f),
-    ("fair@eevdf", 0x72435cc6db48e627),
-    ("mcredit2", 0xc1430001478853f4),
-    ("load-weight", 0x04bef88e00ce7fd9),
-    ("boost-credit", 0x711be0a7554749ae),
-    ("app-slice", 0x875a4f3f33b93581),
-    ("lockvisor", 0x263d504c50388f25),
+    ("sedf@xen-4.2", 0x44d71cf568354850),
+    ("credit@xen-3.3", 0x45c416925f7f65b3),
+    ("credit@xen-3.3-fujitsu", 0x0e3b34938aa84cbe),
+    ("credit@xen-4.2", 0x9f8248d4f3ee86c3),
+    ("credit@xen-4.5", 0x995d36dc583690c6),
+    ("credit@xen-4.20", 0x231e59dc70193ae6),
+    ("credit2@xen-4.5", 0x78351338709488ae),
+    ("credit2@xen-4.20", 0xce4523e805c9187b),
+    ("fair@cfs", 0x09468825d555de47),
+    ("fair@eevdf", 0xe496d6247de74cb9),
+    ("mcredit2", 0xa004a9ab399b7b22),
+    ("load-weight", 0x337219b303913b7b),
+    ("boost-credit", 0xb3fb075b6336406e),
+    ("app-slice", 0x8a25c42a51d4ff43),
+    ("lockvisor", 0xc8007762af4e5625),
 ];
 
 #[test]

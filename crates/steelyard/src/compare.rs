@@ -259,6 +259,7 @@ mod tests {
                 time: time.clone(),
                 vcpus: vec![VcpuMeasure { time }],
                 tasks: vec![],
+                unhonoured: vec![],
             }
         };
         Run {

@@ -42,6 +42,46 @@ policy = "credit@xen-4.5"
 policy = "fair"
 "#;
 
+/// A domain with a cap and one without, on one pCPU.
+const CAPPED: &str = r#"
+name = "capped"
+length = "2 s"
+[[domain]]
+name = "trial"
+cap_percent = 20
+[[domain.task]]
+workload.busy = { compute = "5 ms" }
+[[domain]]
+name = "other"
+[[domain.task]]
+workload.busy = { compute = "5 ms" }
+[[policy]]
+policy = "credit2@xen-4.5"
+[[policy]]
+policy = "credit2@xen-4.20"
+[[policy]]
+policy = "sedf"
+"#;
+
+/// Xen 4.5's Credit2 knew no caps: it is told on and best at nothing, in the table, and named with what it
+/// heeds by `policies`.
+#[test]
+fn a_policy_that_ignores_a_cap_is_told_on() {
+    let directory = directory();
+    fs::write(directory.path().join("capped.toml"), CAPPED).unwrap();
+    let output = steelyard(&directory).args(["compare", "capped.toml"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(one_line.contains("credit2@xen-4.5 did not honour the cap of trial: trial ran 50.0 % of a pCPU where 20.0 % are its cap; credit2@xen-4.5 knows no caps"), "{text}");
+    assert!(one_line.contains("sedf@xen-4.2: a vCPU stays on its pCPU"), "{text}");
+    assert!(!one_line.contains("credit2@xen-4.5 serves it best"), "{text}");
+    let output = steelyard(&directory).args(["policies", "credit2"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Heeds: weight, cap in xen-4.20\n"), "{text}");
+    assert!(text.contains("Known: queues are balanced"), "{text}");
+}
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -150,6 +150,18 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                     }
                 }
             }
+            @if summary.all_faults().next().is_some() {
+                h3 { "Never best (†)" }
+                ul .verdicts .faults {
+                    @for fault in summary.all_faults() { li { (fault) } }
+                }
+            }
+            @if !summary.known.is_empty() {
+                h3 { "Known" }
+                ul .verdicts .known {
+                    @for known in &summary.known { li { (known.of) ": " (known.text) } }
+                }
+            }
             @if !summary.verdicts.is_empty() {
                 h3 { "Who serves whom best" }
                 ul .verdicts {
@@ -269,7 +281,9 @@ fn figures(summary: &Summary, comparison: &Comparison) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "Figure" }
-                        @for label in &summary.policies { th scope="col" { (label) } }
+                        @for (label, faults) in summary.policies.iter().zip(&summary.faults) {
+                            th scope="col" { @if !faults.is_empty() { "†" } (label) }
+                        }
                     }
                 }
                 @for section in shown {

@@ -123,6 +123,7 @@ fn run(policy: &str, seed: u64, index: u64) -> Run {
             time: total,
             vcpus,
             tasks,
+            unhonoured: vec![],
         }
     });
     Run {
@@ -162,6 +163,8 @@ fn time(share_percent: f64, slowness: f64, name: &str, state: &mut u64) -> TimeM
         waited_ns,
         blocked_ns: LENGTH_NS - gotten_ns - waited_ns,
         parked_ns: 0,
+        beside_idle_ns: 0,
+        worst_beside_idle_ns: 0,
         overhead_ns: gotten_ns / 100,
         spun_ns: 0,
         switches: 5000,

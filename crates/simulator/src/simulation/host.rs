@@ -125,8 +125,9 @@ impl Simulation {
         let entry = &mut self.pcpus[pcpu as usize];
         if !entry.interrupted {
             entry.interrupted = true;
-            if entry.current == NONE {
-                self.idle.remove(pcpu);
+            let idles = entry.current == NONE;
+            if idles {
+                self.end_idle(pcpu);
             }
             self.interrupted.push(pcpu);
         }
@@ -142,6 +143,7 @@ impl Simulation {
         let queue = &mut self.queues[entry.queue as usize];
         entry.key = ffi::sy_key(&self.policy, &mut queue.state, domain, &mut entry.state, now);
         entry.queued = true;
+        entry.idle_mark_ns = self.idleness.of(entry.allowed, self.now_ns);
         queue.waiting.insert(entry.key, vcpu);
         queue.state.queued += 1;
         if queue.state.queued == 1 {
@@ -154,6 +156,8 @@ impl Simulation {
         let entry = &mut self.vcpus[vcpu as usize];
         let queue = &mut self.queues[entry.queue as usize];
         entry.queued = false;
+        entry.times.beside_idle_now_ns +=
+            self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns;
         queue.waiting.remove(entry.key, vcpu);
         queue.state.queued -= 1;
         if queue.state.queued == 0 {
@@ -523,19 +527,19 @@ impl Simulation {
                 self.stop(pcpu, previous);
             }
             if chosen == NONE {
-                self.idle.insert(pcpu);
+                self.begin_idle(pcpu);
             } else {
                 self.start(pcpu, chosen);
             }
         } else if chosen == NONE {
-            self.idle.insert(pcpu);
+            self.begin_idle(pcpu);
         }
         if chosen != NONE {
             self.set_slice(pcpu, chosen);
         } else {
             // A request made meanwhile was answered by this choice.
             if self.pcpus[pcpu as usize].interrupted {
-                self.idle.remove(pcpu);
+                self.end_idle(pcpu);
             }
             self.timers.cancel(pcpu);
         }

@@ -2,10 +2,11 @@
 //! One run of one host under one policy: the state, its creation, and the loop over events.
 //!
 //! What happens is split by who does it: the host scheduling vCPUs (`host`), the guest kernels
-//! scheduling threads (`guest`), network and disk (`io`), and what is measured (`observe`).
+//! scheduling threads (`guest`), network and disk (`io`), and what is measured (`observe`, `honoured`).
 //! Everything is an index into a vector; after the start nothing is allocated per event.
 
 mod guest;
+mod honoured;
 mod host;
 mod io;
 mod observe;
@@ -15,6 +16,7 @@ use std::collections::VecDeque;
 use steelyard_policy::{Parameters, Policy, Settings, ffi};
 
 use crate::config::{ConfigError, Costs, Io, Setup};
+use crate::idleness::Idleness;
 use crate::measure::{Events, Trace};
 use crate::random::Random;
 use crate::run_queue::RunQueue;
@@ -77,6 +79,7 @@ pub struct Simulation {
     orders: Vec<Order>,
 
     // What is measured.
+    idleness: Idleness,
     events: Events,
     trace: Option<Trace>,
 }
@@ -175,6 +178,8 @@ struct Vcpu {
     woken: bool,
     /// In the queue, with this key.
     queued: bool,
+    /// Idleness of the pCPUs that it may use when it was queued.
+    idle_mark_ns: u64,
     /// Place among the queue's members.
     member: u32,
     key: u64,
@@ -294,6 +299,7 @@ impl Simulation {
             tasks: vec![],
             devices: io::Devices::default(),
             orders: vec![],
+            idleness: Idleness::new(&[], pcpus),
             events: Events::default(),
             trace: None,
             policy: parameters,
@@ -303,6 +309,7 @@ impl Simulation {
         for domain in &setup.domains {
             simulation.create_domain(domain, setup.host.io.driver_domain.as_ref());
         }
+        simulation.idleness = Idleness::new(&simulation.allowed, pcpus);
         simulation.create_timers(setup);
         Ok(simulation)
     }
@@ -435,6 +442,7 @@ impl Simulation {
             status: Status::Blocked,
             parked: false,
             queued: false,
+            idle_mark_ns: 0,
             key: 0,
             woken: false,
             move_to: NONE,

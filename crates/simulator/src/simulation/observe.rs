@@ -53,6 +53,12 @@ pub(super) struct Times {
     pub waited_ns: u64,
     pub blocked_ns: u64,
     pub parked_ns: u64,
+    /// In waits that ended, the most in one of them, and in the one that lasts.
+    pub beside_idle_ns: u64,
+    pub worst_beside_idle_ns: u64,
+    pub beside_idle_now_ns: u64,
+    /// Running on pCPUs that it may not use.
+    pub outside_ns: u64,
     pub overhead_ns: u64,
     pub spun_ns: u64,
     pub switches: u64,
@@ -82,6 +88,8 @@ impl Simulation {
         if length_ns > self.late_ns {
             self.domains[entry.domain as usize].late_waits += 1;
         }
+        self.close_beside_idle(vcpu);
+        let entry = &mut self.vcpus[vcpu as usize];
         if entry.waits.record(length_ns) {
             self.describe_worst_wait(vcpu, start_ns);
         }
@@ -107,6 +115,7 @@ impl Simulation {
         vcpu.status = status;
         vcpu.since_ns = now_ns;
         entry.history.push(current, start_ns, now_ns);
+        self.check_pin(current, pcpu, now_ns - start_ns);
         if self.trace.is_some() {
             self.record_segment(current, Some(pcpu), start_ns);
         }
@@ -178,11 +187,14 @@ impl Simulation {
         let times = &entry.times;
         let open_ns = self.now_ns - entry.since_ns;
         let open = |status| if entry.status == status { open_ns } else { 0 };
+        let beside_idle_ns = self.open_beside_idle_ns(vcpu);
         TimeMeasure {
             gotten_ns: times.gotten_ns + open(Status::Running),
             waited_ns: times.waited_ns + open(Status::Waiting),
             blocked_ns: times.blocked_ns + open(Status::Blocked),
             parked_ns: times.parked_ns,
+            beside_idle_ns: times.beside_idle_ns + beside_idle_ns,
+            worst_beside_idle_ns: times.worst_beside_idle_ns.max(beside_idle_ns),
             overhead_ns: times.overhead_ns,
             spun_ns: times.spun_ns,
             switches: times.switches,
@@ -254,8 +266,8 @@ impl Simulation {
         }
     }
 
-    fn measure_domain(&self, domain: usize) -> DomainMeasure {
-        let domain = &self.domains[domain];
+    fn measure_domain(&self, index: usize) -> DomainMeasure {
+        let domain = &self.domains[index];
         let mut time = TimeMeasure::default();
         let mut waits = WaitRecorder::default();
         let mut vcpus = vec![];
@@ -277,6 +289,7 @@ impl Simulation {
             share_percent: 100.0 * time.gotten_ns as f64 / self.now_ns.max(1) as f64,
             entitlement_percent: 0.0,
             tasks: tasks.collect(),
+            unhonoured: self.unhonoured(index, &time, &vcpus),
             time,
             vcpus,
         }

@@ -15,4 +15,6 @@ pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
 pub use document::{locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
 pub use import::{import, import_from, open_recording, recording_error, snapshots};
-pub use load::{LabelledPolicy, Loaded, MAX_EVENTS, Options, load, load_text, policy};
+pub use load::{
+    LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, load, load_text, policy,
+};

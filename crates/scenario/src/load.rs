@@ -63,8 +63,9 @@ pub struct Loaded {
 /// Simulating more events than this is refused.
 pub const MAX_EVENTS: u128 = 1_000_000_000_000;
 
-/// So much memory may a run take, and all results together.
-const MAX_RUN_BYTES: u128 = 512 << 20;
+/// So much memory may a run take, or those that go on at a time.
+pub const MAX_RUN_BYTES: u128 = 512 << 20;
+/// And all results together.
 const MAX_RESULT_BYTES: u128 = 256 << 20;
 /// And all domains, before anything is made of them.
 const MAX_DOMAIN_BYTES: usize = 128 << 20;

@@ -5,6 +5,7 @@
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use indicatif::ProgressBar;
 use rayon::ThreadPool;
@@ -12,7 +13,7 @@ use rayon::prelude::*;
 use steelyard_report::{
     Comparison, PolicySummary, Results, RunTrace, Style, check_directory, table, write_all,
 };
-use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, load};
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, MAX_RUN_BYTES, Options, load};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
@@ -34,7 +35,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
-    let pool = pool(arguments.threads)?;
+    let pool = pool(within_memory(arguments.threads, &inputs))?;
     let bar = terminal::bar();
     interrupt.set_bar(&bar);
 
@@ -84,6 +85,15 @@ pub fn check_out(out: Option<&Path>) -> Result<(), Failure> {
         return Err(Diagnostic::of_file("--out", message).into());
     }
     Ok(check_directory(out)?)
+}
+
+/// So many runs at a time as wanted, one per CPU if nobody says, but no more than there is memory for: that of
+/// the largest that is not refused.
+fn within_memory(wanted: Option<NonZeroUsize>, inputs: &[Loaded]) -> Option<NonZeroUsize> {
+    let each = inputs.iter().map(|input| input.setup.estimated_memory(input.length)).max();
+    let most = usize::try_from(MAX_RUN_BYTES / each.unwrap_or(1).max(1)).unwrap_or(usize::MAX);
+    let wanted = wanted.or_else(|| thread::available_parallelism().ok())?;
+    NonZeroUsize::new(usize::from(wanted).min(most).max(1))
 }
 
 /// Threads to run simulations on: so many, or one per CPU.
@@ -294,6 +304,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn large_runs_are_not_all_at_once() {
+        let input = |vcpus: u32| {
+            let text = format!("name = 'x'\n[[domain]]\nname = 'a'\ncount = 10\nvcpus = {vcpus}\n");
+            load_text("x", &text, &Options::default()).unwrap()
+        };
+        let wanted = NonZeroUsize::new(64);
+        assert_eq!(within_memory(wanted, &[input(1)]), wanted);
+        // 10,240 vCPUs take some 140 MiB.
+        let at_once = within_memory(wanted, &[input(1), input(1024)]).map(usize::from);
+        assert!(matches!(at_once, Some(2..=4)), "{at_once:?}");
     }
 
     #[test]

@@ -14,12 +14,12 @@ use std::{error, fmt};
 
 use ratatui::crossterm::event::{Event, KeyEventKind};
 use ratatui::crossterm::style::force_color_output;
-use signal_hook::consts::SIGTSTP;
+use signal_hook::consts::{SIGCONT, SIGTSTP};
 
-use crate::full_screen::FullScreen;
+use crate::full_screen::{FullScreen, is_gone};
 use crate::interval::{Interval, Past};
 use crate::screen::{Action, Looks, Screen};
-use crate::source::{Source, at_speed};
+use crate::source::{Source, SourceError, at_speed};
 use crate::tape::Tape;
 use steelyard_recording::Snapshot;
 
@@ -61,7 +61,7 @@ pub fn fill_screen<E: From<ScreenError> + Send + 'static>(
             Ok(Answer::Opened { seekable }) => break seekable,
             Ok(Answer::NotOpened(error)) => return Err(error),
             Ok(Answer::Moved(_)) => {}
-            Ok(Answer::Failed(error)) => return Err(ScreenError::Source(error).into()),
+            Ok(Answer::Failed(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(ScreenError::Stopped.into()),
@@ -82,7 +82,11 @@ pub fn fill_screen<E: From<ScreenError> + Send + 'static>(
     };
     force_color_output(color);
     let screen = Screen::new(Looks::of_terminal(color));
-    Ok(show(clock, screen, &to_feed, &answers, asked)?)
+    match show(clock, screen, &to_feed, &answers, asked) {
+        // As if somebody had closed it: there is nobody to tell.
+        Err(ScreenError::Terminal(_)) if is_gone() => Ok(()),
+        shown => Ok(shown?),
+    }
 }
 
 fn show<E>(
@@ -94,6 +98,8 @@ fn show<E>(
 ) -> Result<(), ScreenError> {
     let suspended = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, suspended.clone())?;
+    let continued = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGCONT, continued.clone())?;
     let mut full_screen = FullScreen::enter()?;
     let (mut status, mut changed) = (String::new(), true);
     while !asked.load(Ordering::Relaxed) {
@@ -105,7 +111,7 @@ fn show<E>(
                 }
                 changed = true;
             }
-            Ok(Answer::Failed(error)) => return Err(ScreenError::Source(error)),
+            Ok(Answer::Failed(error)) => return Err(error),
             // It was opened before.
             Ok(Answer::Opened { .. } | Answer::NotOpened(_)) => {}
             Err(TryRecvError::Empty) => {}
@@ -118,11 +124,16 @@ fn show<E>(
         let now = clock.status();
         if changed || now != status {
             screen.set_status(clock.paused, now.clone());
-            full_screen.terminal().draw(|frame| screen.draw(frame))?;
+            full_screen.draw(|frame| screen.draw(frame))?;
             (status, changed) = (now, false);
         }
         if suspended.swap(false, Ordering::Relaxed) {
             full_screen = full_screen.suspend()?;
+            continued.store(false, Ordering::Relaxed);
+            changed = true;
+        }
+        if continued.swap(false, Ordering::Relaxed) {
+            full_screen = full_screen.again()?;
             changed = true;
         }
         let mut wait = clock.left();
@@ -278,7 +289,7 @@ enum Answer<E> {
     Opened { seekable: bool },
     NotOpened(E),
     Moved(Moved),
-    Failed(String),
+    Failed(ScreenError),
 }
 
 /// Answers requests until nobody has any.
@@ -320,16 +331,16 @@ enum Feed {
 }
 
 impl Feed {
-    fn new(source: Source) -> Result<Feed, String> {
+    fn new(source: Source) -> Result<Feed, ScreenError> {
         match source {
             Source::Recording(recording, _) => Ok(Feed::Tape(Tape::of_recording(recording))),
             Source::Simulation(simulation) => {
                 let tape = Tape::of_simulation(simulation);
-                tape.map(Feed::Tape).map_err(|error| format!("a temporary file: {error}"))
+                tape.map(Feed::Tape).map_err(ScreenError::Tape)
             }
             mut live => {
                 live.set_states(false);
-                let last = live.sample().map_err(|error| error.to_string())?;
+                let last = live.sample(&AtomicBool::new(false)).map_err(ScreenError::Source)?;
                 Ok(Feed::Live(live, last))
             }
         }
@@ -341,15 +352,15 @@ impl Feed {
         }
     }
 
-    fn step(&mut self, request: &Request) -> Result<Moved, String> {
+    fn step(&mut self, request: &Request) -> Result<Moved, ScreenError> {
         match self {
             Feed::Tape(tape) => {
-                let place = tape.step(request.steps).map_err(|error| error.to_string())?;
+                let place = tape.step(request.steps).map_err(ScreenError::Tape)?;
                 Ok((place, tape.position()))
             }
             Feed::Live(source, last) => {
                 source.set_states(request.states);
-                let now = source.sample().map_err(|error| error.to_string())?;
+                let now = source.sample(&AtomicBool::new(false)).map_err(ScreenError::Source)?;
                 let interval = match (&last, &now) {
                     (Some(last), Some(now)) => Some(Interval::between(last, now)),
                     _ => None,
@@ -377,8 +388,10 @@ impl Looks {
 /// Why a screen cannot be shown.
 #[derive(Debug)]
 pub enum ScreenError {
-    /// The source fails.
-    Source(String),
+    /// A live source fails.
+    Source(SourceError),
+    /// What is kept of a recording or a simulation cannot be written or read.
+    Tape(io::Error),
     /// The thread of the source ended: a bug, of which it said more.
     Stopped,
     /// The terminal.
@@ -396,7 +409,7 @@ impl fmt::Display for ScreenError {
         match self {
             ScreenError::Source(error) => error.fmt(formatter),
             ScreenError::Stopped => formatter.write_str("the source ended unexpectedly"),
-            ScreenError::Terminal(error) => write!(formatter, "the terminal: {error}"),
+            ScreenError::Tape(error) | ScreenError::Terminal(error) => error.fmt(formatter),
         }
     }
 }

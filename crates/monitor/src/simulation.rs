@@ -2,6 +2,8 @@
 //! A simulation as a source: it is run from one snapshot to the next.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
@@ -9,6 +11,9 @@ use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
 use steelyard_recording::{
     Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
+
+/// Whoever wants it to end is heeded about so often.
+const STEP: Duration = Duration::from_millis(10);
 
 /// A running simulation.
 pub struct SimulationSource {
@@ -20,6 +25,8 @@ pub struct SimulationSource {
     interval_ns: u64,
     end_ns: u64,
     next_ns: u64,
+    /// What it simulates in about a [`STEP`].
+    step_ns: u64,
 }
 
 impl SimulationSource {
@@ -41,13 +48,31 @@ impl SimulationSource {
             interval_ns,
             end_ns,
             next_ns,
+            step_ns: 1,
         }
     }
 
     /// The next snapshot; none at the end.
     pub fn sample(&mut self) -> Option<Snapshot> {
+        self.sample_unless(&AtomicBool::new(false))
+    }
+
+    /// The same; none too once this is set.
+    pub fn sample_unless(&mut self, asked: &AtomicBool) -> Option<Snapshot> {
         if self.next_ns > self.end_ns {
             return None;
+        }
+        while self.simulation.now_ns() < self.next_ns {
+            if asked.load(Ordering::Relaxed) {
+                return None;
+            }
+            let began = Instant::now();
+            let step_end_ns = self.simulation.now_ns().saturating_add(self.step_ns);
+            self.simulation.run_until(step_end_ns.min(self.next_ns));
+            self.step_ns = match began.elapsed() < STEP {
+                true => self.step_ns.saturating_mul(2),
+                false => (self.step_ns / 2).max(1),
+            };
         }
         self.simulation.run_until(self.next_ns);
         self.next_ns = match self.next_ns {

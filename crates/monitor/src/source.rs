@@ -5,6 +5,7 @@ use std::error;
 use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::linux::{LinuxError, LinuxSource};
@@ -29,15 +30,15 @@ pub enum Source {
 }
 
 impl Source {
-    /// The next snapshot; none at the end.
+    /// The next snapshot; none at the end, and none of a simulation that is asked to stop.
     ///
     /// # Errors
     /// Those of a live source.
-    pub fn sample(&mut self) -> Result<Option<Snapshot>, SourceError> {
+    pub fn sample(&mut self, asked: &AtomicBool) -> Result<Option<Snapshot>, SourceError> {
         match self {
             Source::Linux(host) => Ok(Some(host.sample().map_err(SourceError::Linux)?)),
             Source::Xen(host) => Ok(Some(host.sample().map_err(SourceError::Xen)?)),
-            Source::Simulation(simulation) => Ok(simulation.sample()),
+            Source::Simulation(simulation) => Ok(simulation.sample_unless(asked)),
             Source::Recording(recording, next) => {
                 let snapshot = recording.snapshot(*next);
                 *next += usize::from(snapshot.is_some());

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, Seek};
 
+use steelyard_boundary::output::scratch;
 use steelyard_recording::{Recorder, Recording, Snapshot};
 
 use crate::interval::{Interval, Past};
@@ -35,10 +36,8 @@ impl Tape {
     }
 
     pub fn of_simulation(simulation: Box<SimulationSource>) -> io::Result<Tape> {
-        let named = tempfile::NamedTempFile::new()?;
-        // Another place in the same file.
-        let file = named.reopen()?;
-        let recorder = Recorder::new(named.into_file());
+        let (recorded, file) = scratch()?;
+        let recorder = Recorder::new(recorded);
         let simulated = Simulated { simulation, recorder, file, length: 0 };
         Ok(Tape { recording: None, simulated: Some(simulated), at: 0, newest: [None, None] })
     }

@@ -16,7 +16,7 @@ mod summary;
 mod terminal;
 
 pub use csv::write_csv;
-pub use files::{WriteError, check_directory, write_all, write_reproduction};
+pub use files::{COMPARISON_FILES, REPRODUCTION_FILES, write_all, write_reproduction};
 pub use html::write_html;
 pub use perfetto::write_perfetto;
 pub use reproduction::{table as reproduction_table, write_json as write_reproduction_json};

@@ -13,7 +13,8 @@ use std::sync::atomic::AtomicBool;
 use std::{env, fs};
 
 use serde_json::Value;
-use steelyard_report::{Results, RunTrace, write_html, write_reproduction};
+use steelyard_boundary::output::Output;
+use steelyard_report::{REPRODUCTION_FILES, Results, RunTrace, write_html, write_reproduction};
 
 /// Collects every kind of complaint; goes before all else.
 const LISTEN: &str = r#"<script>
@@ -184,7 +185,8 @@ fn the_report_renders_and_can_be_used() {
 fn the_report_of_experiments_renders() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiments");
     let reproduction = common::reproduction();
-    write_reproduction(&directory, &reproduction, &AtomicBool::new(false)).unwrap();
+    let output = Output::directory(&directory, &REPRODUCTION_FILES, &[]).unwrap();
+    write_reproduction(&output, &reproduction, &AtomicBool::new(false)).unwrap();
     let seen = open_page(&directory);
     assert_quiet(&seen);
     for state in ["charts", "dark"] {

@@ -6,11 +6,14 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
+use steelyard_boundary::output::Output;
 use steelyard_report::{
-    Comparison, ReadError, Results, Style, table, write_all, write_csv, write_html, write_perfetto,
+    COMPARISON_FILES, Comparison, ReadError, Results, Style, table, write_all, write_csv,
+    write_html, write_perfetto,
 };
 use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::{Setting, Unhonoured};
@@ -156,14 +159,19 @@ fn the_trace_is_in_the_trace_event_format() {
     }
 }
 
+fn output(directory: &Path) -> Output {
+    Output::directory(directory, &COMPARISON_FILES, &[]).expect("a directory to write into")
+}
+
 #[test]
 fn the_same_results_give_the_same_bytes() {
     let write = || {
         let directory = tempfile::tempdir().unwrap();
         let results = common::results();
         let traces = common::traces(&results);
-        let paths = write_all(directory.path(), &results, &traces, &no_interrupt()).unwrap();
-        paths.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>()
+        let output = output(directory.path());
+        write_all(&output, &results, &traces, &no_interrupt()).unwrap();
+        output.paths().iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>()
     };
     assert!(write() == write());
 }
@@ -176,11 +184,13 @@ fn files_appear_whole_or_not_at_all() {
         let entries = fs::read_dir(directory.path()).unwrap();
         entries.map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>()
     };
-    let error = write_all(directory.path(), &results, &[], &AtomicBool::new(true)).unwrap_err();
+    let output = output(directory.path());
+    let error = write_all(&output, &results, &[], &AtomicBool::new(true)).unwrap_err();
     assert!(error.to_string().contains("interrupted"), "{error}");
     assert_eq!(names(), BTreeSet::new());
 
-    let paths = write_all(directory.path(), &results, &[], &no_interrupt()).unwrap();
+    write_all(&output, &results, &[], &no_interrupt()).unwrap();
+    let paths = output.paths();
     let written: BTreeSet<_> =
         paths.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
     assert_eq!(names(), written);
@@ -188,7 +198,7 @@ fn files_appear_whole_or_not_at_all() {
 
     // Given up in between, the files of before are still there.
     let other = Results::new(vec![]);
-    write_all(directory.path(), &other, &[], &AtomicBool::new(true)).unwrap_err();
+    write_all(&output, &other, &[], &AtomicBool::new(true)).unwrap_err();
     assert_eq!(fs::read(&paths[0]).unwrap(), before);
     assert_eq!(names(), written);
 }

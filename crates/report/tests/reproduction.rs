@@ -8,8 +8,11 @@ mod common;
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
+use steelyard_boundary::output::Output;
 use steelyard_experiment::{Reproduction, State};
-use steelyard_report::{Style, reproduction_table, write_reproduction, write_reproduction_json};
+use steelyard_report::{
+    REPRODUCTION_FILES, Style, reproduction_table, write_reproduction, write_reproduction_json,
+};
 
 #[test]
 fn json_holds_all() {
@@ -52,9 +55,8 @@ fn states_are_told_apart() {
 fn files_are_whole_and_names_stay_names() {
     let directory = tempfile::tempdir().unwrap();
     let reproduction = common::reproduction();
-    let written =
-        write_reproduction(directory.path(), &reproduction, &AtomicBool::new(false)).unwrap();
-    assert_eq!(written.len(), 4);
+    let output = Output::directory(directory.path(), &REPRODUCTION_FILES, &[]).unwrap();
+    write_reproduction(&output, &reproduction, &AtomicBool::new(false)).unwrap();
     let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
     let svg = text("matrix.svg");
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
@@ -73,6 +75,7 @@ fn files_are_whole_and_names_stay_names() {
 fn an_interrupt_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let reproduction = common::reproduction();
-    write_reproduction(directory.path(), &reproduction, &AtomicBool::new(true)).unwrap_err();
+    let output = Output::directory(directory.path(), &REPRODUCTION_FILES, &[]).unwrap();
+    write_reproduction(&output, &reproduction, &AtomicBool::new(true)).unwrap_err();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }

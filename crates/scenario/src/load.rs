@@ -58,6 +58,8 @@ pub struct Loaded {
     pub policies: Vec<LabelledPolicy>,
     /// What the recorded kernel did, if the scenario replays a recording.
     pub recorded: Option<Run>,
+    /// Recordings that were read for it, beside the file itself.
+    pub recordings: Vec<PathBuf>,
 }
 
 /// Simulating more events than this is refused.
@@ -182,6 +184,7 @@ fn load_scenario(
         setup,
         policies,
         recorded,
+        recordings: recordings.keys().cloned().collect(),
     })
 }
 

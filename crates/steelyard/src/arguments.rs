@@ -21,6 +21,9 @@ macro_rules! examples {
     ($($line:literal)*) => { concat!("\x1b[1m\x1b[4mExamples:\x1b[0m", $("\n  ", $line,)*) };
 }
 
+/// Threads at most: of more no run is faster, and a host can run out of them.
+pub const MOST_THREADS: usize = 1024;
+
 const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
   0  done
   1  something could not be written
@@ -88,7 +91,7 @@ pub enum Command {
         /// Recording (of `steelyard record`, `perf script` text), libvirt domain XML, or xl.cfg.
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
-        /// File to write instead of standard output; replaced if it is there.
+        /// File to write instead of standard output; replaced if it is there, unless it is read.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },
@@ -115,7 +118,7 @@ pub enum Command {
         /// Frequency of the time stamp counter, for a file of `xentrace` that does not tell it.
         #[arg(long, value_name = "HZ")]
         tsc_hz: Option<NonZeroU64>,
-        /// File to write; replaced if it is there.
+        /// File to write, or `-` for standard output; replaced if it is there, unless it is read.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: PathBuf,
     },
@@ -162,6 +165,12 @@ impl TypedValueParser for Offering {
 fn seeds() -> impl TypedValueParser<Value = NonZeroU32> {
     let most = limits::SEEDS.most as i64;
     clap::value_parser!(u32).range(1..=most).try_map(NonZeroU32::try_from)
+}
+
+/// So many threads that a host can bear them.
+fn threads() -> impl TypedValueParser<Value = NonZeroUsize> {
+    let range = clap::value_parser!(u32).range(1..=MOST_THREADS as i64);
+    range.try_map(|number| NonZeroUsize::try_from(number as usize))
 }
 
 /// Run inputs under several policies and show who is served best.
@@ -222,8 +231,8 @@ pub struct Compare {
     /// Print results.json instead of the table.
     #[arg(long)]
     pub json: bool,
-    /// Runs at a time; without it one per CPU. It changes no result.
-    #[arg(short = 'j', long, value_name = "N")]
+    /// Runs at a time, at most 1024; without it one per CPU. It changes no result.
+    #[arg(short = 'j', long, value_name = "N", value_parser = threads())]
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -317,7 +326,7 @@ pub struct Record {
     /// End after this time, such as 10min; without it a simulation ends as its input says.
     #[arg(short, long, value_name = "TIME")]
     pub length: Option<Nanoseconds>,
-    /// File to write; replaced if it is there.
+    /// File to write, or `-` for standard output; replaced if it is there, unless it is read.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 }
@@ -375,7 +384,7 @@ pub struct Reproduce {
     /// Print results.json instead of the tables.
     #[arg(long)]
     pub json: bool,
-    /// Runs at a time; without it one per CPU. It changes no result.
-    #[arg(short = 'j', long, value_name = "N")]
+    /// Runs at a time, at most 1024; without it one per CPU. It changes no result.
+    #[arg(short = 'j', long, value_name = "N", value_parser = threads())]
     pub threads: Option<NonZeroUsize>,
 }

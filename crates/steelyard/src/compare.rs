@@ -5,20 +5,21 @@
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::thread::available_parallelism;
 
 use indicatif::ProgressBar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
+use steelyard_boundary::output::Output;
 use steelyard_report::{
-    Comparison, PolicySummary, Results, RunTrace, Style, check_directory, table, write_all,
+    COMPARISON_FILES, Comparison, PolicySummary, Results, RunTrace, Style, table, write_all,
 };
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, MAX_RUN_BYTES, Options, load};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 
-use crate::arguments::Compare;
+use crate::arguments::{Compare, MOST_THREADS};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal;
@@ -27,7 +28,9 @@ use crate::terminal;
 const FIRST_SEED: u64 = 1;
 
 pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
-    check_out(arguments.out.as_deref())?;
+    let out = arguments.out.as_ref();
+    let out = out.map(|out| Output::directory(out, &COMPARISON_FILES, &arguments.inputs));
+    let out = out.transpose()?;
     let options = Options {
         policies: arguments.policies.clone(),
         seeds: arguments.seeds.map(u32::from),
@@ -35,6 +38,8 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
+    let recordings: Vec<_> = inputs.iter().flat_map(|input| input.recordings.clone()).collect();
+    let out = out.map(|out| out.beside(&recordings)).transpose()?;
     let pool = pool(within_memory(arguments.threads, &inputs))?;
     let bar = terminal::bar();
     interrupt.set_bar(&bar);
@@ -47,7 +52,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     })?;
     let results = results(&arguments.inputs, &inputs, runs);
 
-    if let Some(directory) = &arguments.out {
+    if let Some(out) = &out {
         let jobs = inputs.iter().enumerate().flat_map(|(number, input)| {
             around_worst_waits(number, input, &results.comparisons[number])
         });
@@ -59,10 +64,9 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
             trace: simulation.take_trace(),
         })?;
         terminal::set_unmeasured(&bar, "Writing");
-        let written =
-            interrupt.while_writing(|asked| Ok(write_all(directory, &results, &traces, asked)?))?;
+        interrupt.while_writing(|asked| Ok(write_all(out, &results, &traces, asked)?))?;
         bar.finish_and_clear();
-        for path in written {
+        for path in out.paths() {
             terminal::note(&format!("wrote {}", path.display()));
         }
     }
@@ -77,29 +81,21 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// Whether files can be written there, as far as it can be seen beforehand.
-pub fn check_out(out: Option<&Path>) -> Result<(), Failure> {
-    let Some(out) = out else { return Ok(()) };
-    if out.exists() && !out.is_dir() {
-        let message = format!("`{}` is there and is no directory", out.display());
-        return Err(Diagnostic::of_file("--out", message).into());
-    }
-    Ok(check_directory(out)?)
-}
-
 /// So many runs at a time as wanted, one per CPU if nobody says, but no more than there is memory for: that of
 /// the largest that is not refused.
 fn within_memory(wanted: Option<NonZeroUsize>, inputs: &[Loaded]) -> Option<NonZeroUsize> {
     let each = inputs.iter().map(|input| input.setup.estimated_memory(input.length)).max();
     let most = usize::try_from(MAX_RUN_BYTES / each.unwrap_or(1).max(1)).unwrap_or(usize::MAX);
-    let wanted = wanted.or_else(|| thread::available_parallelism().ok())?;
+    let wanted = wanted.or_else(|| available_parallelism().ok())?;
     NonZeroUsize::new(usize::from(wanted).min(most).max(1))
 }
 
 /// Threads to run simulations on: so many, or one per CPU.
 pub fn pool(threads: Option<NonZeroUsize>) -> Result<ThreadPool, Failure> {
+    // Not what rayon takes from the environment, which nothing bounds.
+    let threads = threads.or(available_parallelism().ok()).map_or(1, usize::from);
     rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.map_or(0, usize::from))
+        .num_threads(threads.min(MOST_THREADS))
         .build()
         .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })
 }

@@ -37,7 +37,7 @@ type Wanted = SyncSender<Arc<String>>;
 
 pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
     let Export { watched, listen } = arguments;
-    let mut source = open(watched, None)?;
+    let (mut source, _) = open(watched, None)?;
     source.set_states(false);
     source.set_segments(false);
     let failed = |error| Failure::System { what: "listen", error: format!("on {listen}: {error}") };
@@ -73,7 +73,7 @@ impl Watch {
         while !asked.load(Ordering::Relaxed) {
             match wanted.recv_timeout(ATTENTION) {
                 Ok(wanted) => {
-                    self.look()?;
+                    self.look(asked)?;
                     // If nobody waits for it any more, that is no concern of this host.
                     let _ = wanted.try_send(self.text.clone());
                 }
@@ -84,12 +84,12 @@ impl Watch {
         Ok(())
     }
 
-    fn look(&mut self) -> Result<(), Failure> {
+    fn look(&mut self, asked: &AtomicBool) -> Result<(), Failure> {
         if self.looked.is_some_and(|looked| looked.elapsed() < SOONEST) {
             return Ok(());
         }
         // At the end of a simulation it stays as it was.
-        self.last = self.source.sample().map_err(watching)?.or_else(|| self.last.take());
+        self.last = self.source.sample(asked).map_err(watching)?.or_else(|| self.last.take());
         // As long as nobody reads it any more it is written over.
         let mut text = Arc::try_unwrap(std::mem::take(&mut self.text)).unwrap_or_default();
         text.clear();

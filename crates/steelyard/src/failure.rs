@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use steelyard_report::WriteError;
+use steelyard_boundary::output::OutputError;
 use steelyard_scenario::Diagnostic;
 
 use crate::reproduce::UNEXPECTED;
@@ -73,8 +73,16 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-impl From<WriteError> for Failure {
-    fn from(error: WriteError) -> Self {
-        Failure::Write { path: error.path, error: error.error }
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        let message = error.to_string();
+        match error {
+            OutputError::Write { path, error } => Failure::Write { path, error },
+            OutputError::Input { path, .. } => {
+                let diagnostic = Diagnostic::of_file(path.display().to_string(), message);
+                diagnostic.with_help("give what is written another name").into()
+            }
+            OutputError::NoDirectory { .. } => Diagnostic::of_file("--out", message).into(),
+        }
     }
 }

@@ -6,16 +6,18 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, thread};
 
 use indicatif::ProgressBar;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, interrupted};
 
 /// A screen that was asked to ends within this time.
 const SCREEN_ENDS: Duration = Duration::from_secs(1);
+/// What else was asked to, though the host that it watches may hang.
+const ENDS: Duration = Duration::from_secs(5);
 
 /// What to do when a signal comes.
 #[derive(Debug, Default)]
@@ -29,14 +31,24 @@ pub struct Interrupt {
 
 #[derive(Debug)]
 struct State {
-    writing: bool,
+    busy: Busy,
     /// Cleared before the process ends.
     bar: ProgressBar,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Busy {
+    /// It can end at once.
+    No,
+    /// It ends by itself when it is asked to, or is ended a little later.
+    Running,
+    /// It ends by itself when it is asked to.
+    Writing,
+}
+
 impl Default for State {
     fn default() -> Self {
-        State { writing: false, bar: ProgressBar::hidden() }
+        State { busy: Busy::No, bar: ProgressBar::hidden() }
     }
 }
 
@@ -45,7 +57,7 @@ impl Interrupt {
     pub fn watch() -> Result<Arc<Interrupt>, Failure> {
         let interrupt = Arc::new(Interrupt::default());
         let in_thread = interrupt.clone();
-        let mut heeded = vec![SIGINT, SIGTERM];
+        let mut heeded = vec![SIGINT, SIGQUIT, SIGTERM];
         if !is_ignored(SIGHUP) {
             heeded.push(SIGHUP);
         }
@@ -57,13 +69,9 @@ impl Interrupt {
             for signal in signals.forever() {
                 in_thread.signal.store(signal, Ordering::Relaxed);
                 in_thread.asked.store(true, Ordering::Relaxed);
-                thread::spawn(move || end_screen(signal));
-                // Held until the end, so that nobody begins to write meanwhile.
-                let state = in_thread.state();
-                if !state.writing {
-                    state.bar.finish_and_clear();
-                    exit(interrupted(signal));
-                }
+                let patient = in_thread.clone();
+                thread::spawn(move || patient.end_late(signal));
+                in_thread.end_unless(signal, &[Busy::Running, Busy::Writing]);
             }
         });
         Ok(interrupt)
@@ -80,31 +88,49 @@ impl Interrupt {
         &self,
         write: impl FnOnce(&AtomicBool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let result = self.until_asked(write);
-        if self.asked.load(Ordering::Relaxed) {
-            return Err(Failure::Interrupted(self.signal.load(Ordering::Relaxed)));
-        }
+        let result = self.while_busy(Busy::Writing, write);
+        self.asked().map_or(result, Err)
+    }
+
+    /// Whether somebody wants to stop.
+    pub fn asked(&self) -> Option<Failure> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        asked.then(|| Failure::Interrupted(self.signal.load(Ordering::Relaxed)))
+    }
+
+    /// Does what is to end by a signal: once the argument is set, or soon after.
+    pub fn until_asked<T>(&self, run: impl FnOnce(&AtomicBool) -> T) -> T {
+        self.while_busy(Busy::Running, run)
+    }
+
+    fn while_busy<T>(&self, busy: Busy, run: impl FnOnce(&AtomicBool) -> T) -> T {
+        self.state().busy = busy;
+        let result = run(&self.asked);
+        self.state().busy = Busy::No;
         result
     }
 
-    /// Does what is to end by a signal: once the argument is set.
-    pub fn until_asked<T>(&self, run: impl FnOnce(&AtomicBool) -> T) -> T {
-        self.state().writing = true;
-        let result = run(&self.asked);
-        self.state().writing = false;
-        result
+    fn end_unless(&self, signal: i32, busy: &[Busy]) {
+        // Held until the end, so that nobody begins to write meanwhile.
+        let state = self.state();
+        if !busy.contains(&state.busy) {
+            state.bar.finish_and_clear();
+            exit(interrupted(signal));
+        }
+    }
+
+    /// Ends what does not heed a signal soon.
+    fn end_late(&self, signal: i32) {
+        thread::sleep(SCREEN_ENDS);
+        if steelyard_monitor::give_back() {
+            exit(interrupted(signal));
+        }
+        thread::sleep(ENDS - SCREEN_ENDS);
+        self.end_unless(signal, &[Busy::Writing]);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A screen that does not heed a signal soon is ended by it.
-fn end_screen(signal: i32) {
-    thread::sleep(SCREEN_ENDS);
-    if steelyard_monitor::give_back() {
-        exit(interrupted(signal));
     }
 }
 
@@ -114,10 +140,4 @@ fn is_ignored(signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-}
-
-/// The error of a writer that was asked to give up. Not [`io::ErrorKind::Interrupted`], which means
-/// "try again".
-pub fn given_up() -> io::Error {
-    io::Error::other("interrupted")
 }

@@ -3,14 +3,15 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufReader, ErrorKind, IsTerminal, Write};
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice};
+use steelyard_boundary::output::{Output, Stream, scratch};
 use steelyard_monitor::{
     Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
     fill_screen,
@@ -19,11 +20,9 @@ use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load, open_recording, recording_error};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::units::Nanoseconds;
-use tempfile::NamedTempFile;
 
 use crate::arguments::{Record, Top, Watched};
 use crate::failure::Failure;
-use crate::import::write_whole;
 use crate::interrupt::Interrupt;
 use crate::terminal;
 
@@ -63,7 +62,8 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut last: Option<Snapshot> = None;
     let mut due = Instant::now();
     // A signal ends it as it ends any command, but for a line half-written.
-    while let Some(now) = source.sample().map_err(watching)? {
+    let never = AtomicBool::new(false);
+    while let Some(now) = source.sample(&never).map_err(watching)? {
         let mut between_ns = 0;
         if let Some(last) = &last {
             between_ns = now.time_ns.saturating_sub(last.time_ns);
@@ -82,32 +82,42 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
             }
         }
         due = after(due, source.pause(interval(watched), between_ns, *speed));
-        wait_until(&mut source, due, &AtomicBool::new(false));
+        wait_until(&mut source, due, &never);
         last = Some(now);
     }
     Ok(())
 }
 
 pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> {
-    let Record { watched, length, output } = arguments;
-    let mut source = open(watched, *length)?;
+    let Record { watched, length, output: path } = arguments;
+    let inputs: Vec<_> = watched.simulate.iter().cloned().collect();
+    let output = Output::file(path, &inputs)?;
+    let (mut source, recordings) = open(watched, *length)?;
+    let output = output.beside(&recordings)?;
     let length_ns = length.map_or(u64::MAX, |length| length.0);
-    let failed = |error| Failure::write(output, error);
-    let mut recorder = Recorder::new(File::create(output).map_err(failed)?);
     if source.is_live() {
         terminal::note("recording this host; Ctrl-C ends it");
     }
+    // While nobody takes it, as of a FIFO, a signal is how that is ended.
+    let failed = |error: io::Error| interrupt.asked().unwrap_or(Failure::write(path, error));
     // A signal is how it is ended.
     interrupt.until_asked(|asked| {
+        let stream = output.stream(asked);
+        let stream = stream.map_err(|error| interrupt.asked().unwrap_or(error.into()))?;
+        let mut recorder = Recorder::new(stream);
         let mut due = Instant::now();
-        while let Some(snapshot) = source.sample().map_err(watching)? {
-            recorder.record(&snapshot).map_err(failed)?;
+        while let Some(snapshot) = source.sample(asked).map_err(watching)? {
+            match recorder.record(&snapshot) {
+                // Who closes a pipe early has what they want.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+                recorded => recorded.map_err(failed)?,
+            }
             due = after(due, source.pause(interval(watched), 0, None));
             if snapshot.time_ns >= length_ns || !wait_until(&mut source, due, asked) {
                 break;
             }
         }
-        recorder.finish().map(drop).map_err(failed)
+        recorder.finish().and_then(Stream::finish).map_err(failed)
     })
 }
 
@@ -118,10 +128,10 @@ pub fn convert(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let recorded = output.extension().is_some_and(|extension| extension == "steelyard");
+    let output = Output::file(output, &[file.to_owned()])?;
     let mut read = Ok(Ending::Complete);
-    let written = write_whole(output, interrupt, |writer| {
+    let content = |writer: &mut dyn Write| {
         let mut result = Ok(());
-        let writer = BufWriter::new(writer);
         if recorded {
             let mut recorder = Recorder::new(writer);
             read = steelyard_scenario::snapshots(file, tsc_hz, |snapshot| {
@@ -141,7 +151,9 @@ pub fn convert(
         }
         // What cannot be read leaves nothing behind.
         if read.is_err() { Err(ErrorKind::InvalidData.into()) } else { Ok(()) }
-    });
+    };
+    let written =
+        interrupt.while_writing(|asked| Ok(output.write(&mut [Box::new(content)], asked)?));
     note(file, read?, "");
     written
 }
@@ -160,7 +172,7 @@ fn note(file: &Path, ending: Ending, more: &str) {
 fn source(watched: &Watched, replay: Option<&Path>) -> Result<Source, Failure> {
     match replay {
         Some(path) => recording(path),
-        None => open(watched, None),
+        None => Ok(open(watched, None)?.0),
     }
 }
 
@@ -186,22 +198,25 @@ fn wait_until(source: &mut Source, due: Instant, asked: &AtomicBool) -> bool {
     false
 }
 
-/// What is to be watched, for so long if it is a simulation.
-pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Failure> {
+/// What is to be watched, for so long if it is a simulation, and the recordings read for it.
+pub fn open(
+    watched: &Watched,
+    length: Option<Nanoseconds>,
+) -> Result<(Source, Vec<PathBuf>), Failure> {
     let Some(path) = &watched.simulate else {
         if XenSource::is_here(&watched.proc) {
             let mut host = XenSource::new(&watched.proc).map_err(watching)?;
             if !watched.no_waits {
                 host.observe();
             }
-            return Ok(Source::Xen(Box::new(host)));
+            return Ok((Source::Xen(Box::new(host)), vec![]));
         }
         let mut host = LinuxSource::new(&watched.proc, &watched.groups).map_err(watching)?;
         // Another /proc has other threads.
         if !watched.no_waits && watched.proc == Path::new("/proc") {
             host.observe();
         }
-        return Ok(Source::Linux(Box::new(host)));
+        return Ok((Source::Linux(Box::new(host)), vec![]));
     };
     let options =
         Options { policies: watched.policy.iter().cloned().collect(), ..Options::default() };
@@ -214,7 +229,7 @@ pub fn open(watched: &Watched, length: Option<Nanoseconds>) -> Result<Source, Fa
         .map_err(|error| Diagnostic::of_file(&input.name, error.to_string()))?;
     let end_ns = length.unwrap_or(input.length).0;
     let source = SimulationSource::new(simulation, &input.name, watched.interval.0, end_ns);
-    Ok(Source::Simulation(Box::new(source)))
+    Ok((Source::Simulation(Box::new(source)), input.recordings))
 }
 
 fn recording(path: &Path) -> Result<Source, Failure> {
@@ -232,9 +247,8 @@ fn of_other(path: &Path) -> Result<Recording<BufReader<File>>, Failure> {
         what: "write a temporary file",
         error: error.to_string(),
     };
-    let named = NamedTempFile::new().map_err(failed)?;
-    let file = named.reopen().map_err(failed)?;
-    let mut recorder = Recorder::new(named.into_file());
+    let (recorded, file) = scratch().map_err(failed)?;
+    let mut recorder = Recorder::new(recorded);
     let mut recorded = Ok(());
     let ending = steelyard_scenario::snapshots(path, None, |snapshot| {
         recorded = recorder.record(&snapshot);
@@ -248,7 +262,12 @@ fn of_other(path: &Path) -> Result<Recording<BufReader<File>>, Failure> {
 
 impl From<ScreenError> for Failure {
     fn from(error: ScreenError) -> Failure {
-        watching(error)
+        let what = match error {
+            ScreenError::Source(_) | ScreenError::Stopped => return watching(error),
+            ScreenError::Tape(_) => "keep what is shown in a temporary file",
+            ScreenError::Terminal(_) => "fill the terminal",
+        };
+        Failure::System { what, error: error.to_string() }
     }
 }
 

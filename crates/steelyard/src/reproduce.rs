@@ -3,13 +3,16 @@
 
 use std::io::{self, BufWriter, Write};
 
+use steelyard_boundary::output::Output;
 use steelyard_experiment::{
     Experiment, Reproduction, State, named, names as known, run as run_experiments,
 };
-use steelyard_report::{Style, reproduction_table, write_reproduction, write_reproduction_json};
+use steelyard_report::{
+    REPRODUCTION_FILES, Style, reproduction_table, write_reproduction, write_reproduction_json,
+};
 
 use crate::arguments::Reproduce;
-use crate::compare::{check_out, pool};
+use crate::compare::pool;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal;
@@ -28,7 +31,8 @@ pub fn names() -> Vec<String> {
 }
 
 pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> {
-    check_out(arguments.out.as_deref())?;
+    let out = arguments.out.as_ref();
+    let out = out.map(|out| Output::directory(out, &REPRODUCTION_FILES, &[])).transpose()?;
     let asked = arguments.names.iter().map(String::as_str).filter(|name| *name != ALL);
     let mut experiments: Vec<Experiment> = vec![];
     for name in asked {
@@ -50,14 +54,10 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     bar.set_length(experiments.iter().map(|experiment| experiment.work(seeds)).sum());
     let outcomes = pool.install(|| run_experiments(&experiments, seeds, &|work| bar.inc(work)))?;
     let reproduction = Reproduction::new(seeds, outcomes);
-    let written = match &arguments.out {
-        Some(directory) => {
-            terminal::set_unmeasured(&bar, "Writing");
-            interrupt
-                .while_writing(|asked| Ok(write_reproduction(directory, &reproduction, asked)?))?
-        }
-        None => vec![],
-    };
+    if let Some(out) = &out {
+        terminal::set_unmeasured(&bar, "Writing");
+        interrupt.while_writing(|asked| Ok(write_reproduction(out, &reproduction, asked)?))?;
+    }
     bar.finish_and_clear();
 
     if arguments.json {
@@ -69,7 +69,7 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
         terminal::print(&reproduction_table(&reproduction, style))?;
     }
     // Last, so that they are not far up.
-    for path in written {
+    for path in out.iter().flat_map(Output::paths) {
         terminal::note(&format!("wrote {}", path.display()));
     }
     let claims: Vec<_> = reproduction

@@ -412,8 +412,15 @@ impl<'a> Person<'a> {
 
     /// As it was before: its text is there again, and lines can be edited.
     fn has_the_terminal_back(&self) {
-        let screen = self.reads(&["before", "code 0 icanon"]);
+        self.has_the_terminal_back_after(0);
+    }
+
+    fn has_the_terminal_back_after(&self, code: i32) {
+        let screen = self.reads(&["before", &format!("code {code} icanon")]);
         assert!(!screen.contains("DOMAIN"), "{screen}");
+        // The cursor is seen again, and the mouse is the terminal's.
+        let modes = self.tmux(&["display-message", "-p", "#{cursor_flag}#{mouse_any_flag}"]);
+        assert_eq!(modes.trim(), "10");
     }
 }
 
@@ -529,27 +536,56 @@ fn colours_and_blocks_are_there_where_they_are_wanted() {
 
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
-    for signal in [Signal::TERM, Signal::HUP] {
+    for (signal, code) in [
+        (Signal::INT, 0),
+        (Signal::TERM, 0),
+        (Signal::HUP, 0),
+        (Signal::QUIT, 0),
+        (Signal::ABORT, 128 + 6),
+        (Signal::USR1, 128 + 10),
+        (Signal::SEGV, 128 + 11),
+        (Signal::ALARM, 128 + 14),
+        (Signal::XCPU, 128 + 24),
+    ] {
         let directory = TempDir::new().unwrap();
         let person = Person::starts(&directory, 80, 24, "top --interval 200ms");
         person.reads(&["pCPUs", "every 200ms", "q quit"]);
         kill_process(person.process(), signal).unwrap();
-        person.has_the_terminal_back();
+        person.has_the_terminal_back_after(code);
     }
 }
 
 #[test]
 fn a_terminal_that_goes_takes_it_along() {
-    let directory = TempDir::new().unwrap();
-    let person = Person::starts(&directory, 80, 24, "top --interval 200ms");
-    person.reads(&["pCPUs", "every 200ms", "q quit"]);
-    let process = Path::new("/proc").join(person.process().to_string());
-    person.tmux(&["kill-server"]);
-    let begin = Instant::now();
-    while fs::read(process.join("cmdline")).is_ok_and(|command| !command.is_empty()) {
-        assert!(begin.elapsed() < PATIENCE, "it goes on without a terminal");
-        sleep(Duration::from_millis(20));
+    // It is told by a signal, or finds out by itself.
+    for told in ["trap : HUP", "trap '' HUP"] {
+        let directory = TempDir::new().unwrap();
+        let program = env!("CARGO_BIN_EXE_steelyard");
+        let script = format!(
+            "#!/bin/sh\n{told}\n{program} top --interval 200ms\necho $? >code.new\nmv code.new code\n"
+        );
+        fs::write(directory.path().join("script"), script).unwrap();
+        let person = Person::sits_at(&directory, 80, 24, "sh ./script");
+        person.reads(&["pCPUs", "every 200ms", "q quit"]);
+        person.tmux(&["kill-server"]);
+        let code = directory.path().join("code");
+        let begin = Instant::now();
+        while !code.exists() {
+            assert!(begin.elapsed() < PATIENCE, "it goes on without a terminal");
+            sleep(Duration::from_millis(20));
+        }
+        assert_eq!(fs::read_to_string(code).unwrap(), "0\n", "{told}");
     }
+}
+
+#[test]
+fn where_no_keys_come_from_it_says_so() {
+    let directory = directory();
+    let program = env!("CARGO_BIN_EXE_steelyard");
+    // Another session has no terminal of its own.
+    let command = format!("setsid -w {program} top --replay small.steelyard </dev/null");
+    let person = Person::sits_at(&directory, 100, 24, &command);
+    person.reads(&["cannot fill the terminal: no keys can be read from /dev/tty", "code 1 icanon"]);
 }
 
 #[test]
@@ -569,6 +605,28 @@ fn a_panic_leaves_the_terminal_as_it_was() {
 fn fills_the_terminal_and_panics() {
     let _screen = FullScreen::enter().unwrap();
     panic!("with the terminal filled");
+}
+
+#[test]
+fn a_panic_of_another_thread_leaves_the_terminal_as_it_was() {
+    let directory = TempDir::new().unwrap();
+    let test = std::env::current_exe().unwrap();
+    let command = format!(
+        "env RUST_BACKTRACE=0 {} --exact fills_the_terminal_while_another_thread_panics --ignored --nocapture",
+        test.display()
+    );
+    let person = Person::sits_at(&directory, 80, 24, &command);
+    let screen = person.reads(&["before", "in another thread", "code 0 icanon"]);
+    assert!(!screen.contains("drawn after"), "{screen}");
+}
+
+#[test]
+#[ignore = "it is run by another test, in a terminal"]
+fn fills_the_terminal_while_another_thread_panics() {
+    let mut screen = FullScreen::enter().unwrap();
+    assert!(thread::spawn(|| panic!("in another thread")).join().is_err());
+    // The thread that draws does not know yet.
+    screen.draw(|frame| frame.render_widget("drawn after", frame.area())).unwrap();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The columns of the table of domains and vCPUs, on the screen and in batches.
 
+use steelyard_boundary::text::told;
+
 use crate::interval::{DomainInterval, Interval, Rates, VcpuInterval};
 use steelyard_recording::PolicyState;
 use steelyard_simulator::measure::Ran;
@@ -366,9 +368,9 @@ impl Interval {
     }
 }
 
-/// Without what would upset a terminal.
+/// Foreign text as it may stand on a screen.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    told(text).to_string()
 }
 
 pub(crate) fn percent(percent: f64) -> String {

@@ -12,8 +12,10 @@ mod linux;
 mod metrics;
 #[cfg_attr(not(feature = "bpf"), path = "unobserved.rs")]
 mod observed;
+mod open_files;
 mod perfetto;
 mod screen;
+mod server;
 mod simulation;
 mod source;
 mod table;
@@ -29,6 +31,7 @@ pub use linux::{LinuxError, LinuxSource};
 pub use metrics::{Exposition, OPENMETRICS};
 pub use perfetto::PerfettoTrace;
 pub use screen::{Action, Looks, Screen};
+pub use server::{Exchange, Request, Server};
 pub use simulation::SimulationSource;
 pub use source::{Source, SourceError};
 pub use xen::{XenError, XenSource};

@@ -5,10 +5,12 @@
 //! are those of that program.
 //!
 //! A thread's files stay open: to read them again is cheap, and a thread that is gone says so, even
-//! if its number was given to another.
+//! if its number was given to another. Anybody may call their threads as vCPUs are called: of those for which
+//! there is no room it is said how many they are, and all others are watched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +18,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::{error, fmt, io};
 
 use rustix::param::clock_ticks_per_second;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use steelyard_boundary::text::{LONGEST, short, told};
 
 use crate::observed::Observed;
+use crate::open_files;
 use steelyard_recording::qemu;
 use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
 
@@ -26,6 +29,11 @@ use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcp
 const LOOK_EVERY: u64 = 10;
 /// And so many times after it was seen first: vCPU threads get their names a little later.
 const LOOKS_AT_FIRST: u64 = 3;
+/// vCPUs that are watched at most: of one domain, of all.
+const DOMAIN_VCPUS: usize = 1024;
+const VCPUS: usize = 16_384;
+/// Bytes of a command line, at whose beginning a VM has its name.
+const COMMAND_LINE: u64 = 64 << 10;
 /// Links of the threads' directory where one of them is known to be gone: no directory has none.
 const STALE: u64 = 0;
 /// `cpu.weight` of a control group for which nobody chose one, and the weight it stands for.
@@ -43,6 +51,11 @@ pub struct LinuxSource {
     observed: Result<Observed, String>,
     /// Single runs and waits that are missing, as last told: a power of two.
     lost: u64,
+    /// vCPUs that can be watched.
+    room: usize,
+    /// vCPUs for which there is none, and as last told: a power of two.
+    left_out: usize,
+    left_out_told: usize,
     samples: u64,
     processes: BTreeMap<u32, Process>,
     structure: Option<Arc<Structure>>,
@@ -54,6 +67,8 @@ struct Process {
     seen_at: u64,
     /// If it has vCPUs.
     domain: Option<Tracked>,
+    /// vCPUs for which there was no room.
+    left_out: usize,
 }
 
 struct Tracked {
@@ -82,7 +97,6 @@ impl LinuxSource {
         if proc.join("self").exists() && !proc.join("self/schedstat").exists() {
             return Err(LinuxError::NoSchedstat);
         }
-        raise_open_files();
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let source = LinuxSource {
             proc,
@@ -92,6 +106,10 @@ impl LinuxSource {
             states: true,
             observed: Err("not looked for".to_owned()),
             lost: 0,
+            // One file for its times, one for its state.
+            room: (open_files::for_threads() / 2).min(VCPUS),
+            left_out: 0,
+            left_out_told: 0,
             samples: 0,
             processes: BTreeMap::new(),
             structure: None,
@@ -126,6 +144,12 @@ impl LinuxSource {
         if let Ok(observed) = &mut self.observed {
             observed.attend();
         }
+    }
+
+    /// vCPUs that are not watched, because there are too many.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// The next snapshot: now.
@@ -172,6 +196,12 @@ impl LinuxSource {
             self.lost = lost.checked_next_power_of_two().unwrap_or(lost);
             changed = true;
         }
+        let left_out = self.left_out.checked_next_power_of_two().unwrap_or(usize::MAX);
+        let left_out = if self.left_out == 0 { 0 } else { left_out };
+        if left_out != self.left_out_told {
+            self.left_out_told = left_out;
+            changed = true;
+        }
         let known = self
             .structure
             .take()
@@ -193,6 +223,7 @@ impl LinuxSource {
     fn find(&mut self) -> Result<bool, LinuxError> {
         let failed = |error| LinuxError::Unreadable(self.proc.clone(), error);
         let mut before = std::mem::take(&mut self.processes);
+        let mut room = self.room.saturating_sub(before.values().map(Process::vcpus).sum());
         let mut changed = false;
         for entry in fs::read_dir(&self.proc).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
@@ -217,26 +248,32 @@ impl LinuxSource {
             let process = match known {
                 Some(known) if known.links == links && !due => known,
                 known => {
+                    room += known.as_ref().map_or(0, Process::vcpus);
                     let known = known.and_then(|known| known.domain);
                     let was = known.as_ref().map(|known| known.domain.clone());
-                    let domain = self.look(pid, &tasks, known)?;
+                    let (domain, left_out) = self.look(pid, &tasks, known, room.min(DOMAIN_VCPUS));
                     changed |= was.as_ref() != domain.as_ref().map(|tracked| &tracked.domain);
-                    Process { links, seen_at, domain }
+                    let process = Process { links, seen_at, domain, left_out };
+                    room -= process.vcpus().min(room);
+                    process
                 }
             };
             self.processes.insert(pid, process);
         }
+        self.left_out = self.processes.values().map(|process| process.left_out).sum();
         Ok(changed || before.values().any(|gone| gone.domain.is_some()))
     }
 
-    /// The domain that a process is, if it has vCPUs.
+    /// The domain that a process is, if it has vCPUs, with so many of them at most; and how many are
+    /// left out.
     fn look(
         &self,
         pid: u32,
         tasks: &Path,
         known: Option<Tracked>,
-    ) -> Result<Option<Tracked>, LinuxError> {
-        let Ok(entries) = fs::read_dir(tasks) else { return Ok(None) };
+        most: usize,
+    ) -> (Option<Tracked>, usize) {
+        let Ok(entries) = fs::read_dir(tasks) else { return (None, 0) };
         // Who was a vCPU is one still: its file would say if it were gone.
         let names: HashMap<u64, String> = known
             .iter()
@@ -258,16 +295,15 @@ impl LinuxSource {
                 found.push((number, Vcpu { id, name }, path));
             }
         }
-        let Some((_, _, first)) = found.iter().min_by_key(|(number, vcpu, _)| (*number, vcpu.id))
-        else {
-            return Ok(None);
-        };
+        found.sort_by_key(|(number, vcpu, _)| (*number, vcpu.id));
+        let mut left_out = found.len().saturating_sub(most);
+        found.truncate(most);
+        let Some((_, _, first)) = found.first() else { return (None, left_out) };
         let (weight, cap_percent) = self.weight_and_cap(first, found.len() as u32);
         let name = match &known {
             Some(known) => known.domain.name.clone(),
             None => self.domain_name(pid),
         };
-        found.sort_by_key(|(number, vcpu, _)| (*number, vcpu.id));
         let mut open: BTreeMap<u64, Thread> = known
             .map(|Tracked { domain, threads }| {
                 domain.vcpus.iter().map(|vcpu| vcpu.id).zip(threads).collect()
@@ -279,8 +315,10 @@ impl LinuxSource {
                 Some(thread) => thread,
                 None => match Thread::open(&path) {
                     Ok(thread) => thread,
-                    Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
-                        return Err(LinuxError::OpenFiles);
+                    // Somebody else has them, or this process got fewer.
+                    Err(error) if TOO_MANY_OPEN.contains(&error.raw_os_error()) => {
+                        left_out += 1;
+                        continue;
                     }
                     // It vanished.
                     Err(_) => continue,
@@ -290,17 +328,23 @@ impl LinuxSource {
             vcpus.push(vcpu);
         }
         let domain = Domain { id: pid.into(), name, weight, cap_percent, vcpus };
-        Ok(Some(Tracked { domain, threads }))
+        let tracked = Tracked { domain, threads };
+        ((!tracked.threads.is_empty()).then_some(tracked), left_out)
     }
 
     /// What QEMU calls the VM, or else the name of the process.
     fn domain_name(&self, pid: u32) -> String {
         let process = self.proc.join(pid.to_string());
-        fs::read(process.join("cmdline"))
-            .ok()
-            .and_then(|command_line| qemu::guest_name(&command_line))
-            .or_else(|| Some(fs::read_to_string(process.join("comm")).ok()?.trim_end().to_owned()))
-            .unwrap_or_else(|| format!("process {pid}"))
+        let read = |file: &str| {
+            let mut bytes = vec![];
+            let file = File::open(process.join(file)).ok()?;
+            file.take(COMMAND_LINE).read_to_end(&mut bytes).ok()?;
+            Some(bytes)
+        };
+        let comm = || Some(String::from_utf8_lossy(&read("comm")?).trim_end().to_owned());
+        let name = read("cmdline").and_then(|command_line| qemu::guest_name(&command_line));
+        let name = name.or_else(comm).unwrap_or_else(|| format!("process {pid}"));
+        short(&name, LONGEST).into_owned()
     }
 
     /// From the control groups of a domain's first vCPU, up to the root: the first weight that somebody
@@ -344,6 +388,14 @@ impl LinuxSource {
             let few = self.lost;
             unseen.push(format!("Some single waits: there was no room for up to {few} events."));
         }
+        if self.left_out_told > 0 {
+            let few = self.left_out_told;
+            unseen.push(format!(
+                "Some vCPUs, up to {few}: there are more than can be watched ({} of one process, {} of \
+                 all: a quarter of the files that may be open, `ulimit -Hn`).",
+                DOMAIN_VCPUS, self.room
+            ));
+        }
         if !self.groups.join("cgroup.controllers").exists() {
             unseen.push("Weights and caps: there are no control groups of version 2.".to_owned());
         }
@@ -375,20 +427,20 @@ impl LinuxSource {
     }
 }
 
-/// EMFILE.
-const TOO_MANY_OPEN: i32 = 24;
-
-/// A host may have thousands of vCPUs. If this is refused, opening them will say so.
-fn raise_open_files() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
+/// ENFILE and EMFILE.
+const TOO_MANY_OPEN: [Option<i32>; 2] = [Some(23), Some(24)];
 
 /// "50000 100000" in percent of one pCPU; none for "max 100000".
 fn quota_percent(text: &str) -> Option<u64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
     quota.saturating_mul(100).checked_div(period)
+}
+
+impl Process {
+    fn vcpus(&self) -> usize {
+        self.domain.as_ref().map_or(0, |tracked| tracked.threads.len())
+    }
 }
 
 impl Thread {
@@ -438,22 +490,18 @@ pub enum LinuxError {
     Unreadable(PathBuf, io::Error),
     /// The kernel does not count waits.
     NoSchedstat,
-    /// There are more vCPUs than files may be open.
-    OpenFiles,
 }
 
 impl fmt::Display for LinuxError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LinuxError::Unreadable(path, error) => {
-                write!(formatter, "{}: {error}", path.display())
+                write!(formatter, "{}: {error}", told(path))
             }
             LinuxError::NoSchedstat => formatter.write_str(
                 "this kernel does not tell how long threads wait: it was built without \
                  CONFIG_SCHED_INFO",
             ),
-            LinuxError::OpenFiles => formatter
-                .write_str("there are more vCPUs than files may be open: raise `ulimit -Hn`"),
         }
     }
 }

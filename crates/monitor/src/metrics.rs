@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A snapshot as OpenMetrics 1.0, for Prometheus. Series are bounded: a few per vCPU, a histogram per
-//! domain.
+//! A snapshot as OpenMetrics 1.0, for Prometheus. Anybody may call domains what they like and make many:
+//! no two series are the same and there is an end to them, whoever that is. Of each vCPU there are a few, of
+//! each domain a histogram.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::sync::Arc;
 
+use steelyard_boundary::text::harmless;
+
 use steelyard_recording::{Domain, Figures, PolicyState, Snapshot, Structure};
 
 /// The media type of what [`Exposition`] writes.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What is told of at most, the first of each; how many are left out is told too.
+const PCPUS: usize = 8192;
+const DOMAINS: usize = 1024;
+const VCPUS: usize = 8192;
+/// Bytes of a domain's name as it is written.
+const NAME: usize = 64;
 
 /// Upper bounds of the histograms' buckets, and how they are written, in seconds.
 const BOUNDS: [(u64, &str); 12] = [
@@ -37,11 +47,11 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Appends a snapshot.
-    pub fn write(&mut self, snapshot: &Snapshot, out: &mut String) {
+    /// Appends a snapshot. `left_out` vCPUs are not in it, because its source had no room for them.
+    pub fn write(&mut self, snapshot: &Snapshot, left_out: usize, out: &mut String) {
         self.set_structure(&snapshot.structure);
         let mut idle = Family::counter(out, "pcpu_idle_seconds", "Time in which no task ran");
-        for (pcpu, &idle_ns) in snapshot.idle_ns.iter().enumerate() {
+        for (pcpu, &idle_ns) in snapshot.idle_ns.iter().enumerate().take(PCPUS) {
             idle.sample(&format!("pcpu=\"{pcpu}\""), Seconds(idle_ns));
         }
         self.write_domains(snapshot, out);
@@ -49,6 +59,15 @@ impl Exposition {
         self.write_waits(snapshot, out);
         let help = "Single runs and waits that are missing: there was no room for them";
         Family::counter(out, "lost_events", help).sample("", snapshot.lost);
+        let domains = &snapshot.structure.domains;
+        let vcpus: usize = domains.iter().map(|domain| domain.vcpus.len()).sum();
+        let mut missing = |name, help, count: usize| {
+            Family::gauge(out, name, help).sample("", count);
+        };
+        let help = "Domains that are not told of: there are too many";
+        missing("domains_left_out", help, domains.len() - self.domains.len());
+        let help = "vCPUs that are not told of: there are too many";
+        missing("vcpus_left_out", help, vcpus - self.vcpus.len() + left_out);
         out.push_str("# EOF\n");
     }
 
@@ -143,14 +162,21 @@ impl Exposition {
         self.domains.clear();
         self.vcpus.clear();
         let mut taken = HashSet::new();
-        for domain in &structure.domains {
-            let mut name = escaped(&domain.name);
-            if !taken.insert(name.clone()) {
-                name = format!("{name} ({})", domain.id);
-                taken.insert(name.clone());
+        for domain in structure.domains.iter().take(DOMAINS) {
+            let mut name = labelled(&domain.name, "");
+            let mut others = 0_u64;
+            while name.is_empty() || taken.contains(&name) {
+                let number = match others {
+                    0 => format!(" ({})", domain.id),
+                    // Somebody is called as this one would be.
+                    others => format!(" ({}.{others})", domain.id),
+                };
+                name = labelled(&domain.name, &number);
+                others += 1;
             }
             let labels = format!("domain=\"{name}\"");
-            let numbers = 0..domain.vcpus.len();
+            taken.insert(name);
+            let numbers = 0..domain.vcpus.len().min(VCPUS - self.vcpus.len());
             self.vcpus.extend(numbers.map(|vcpu| format!("{labels},vcpu=\"{vcpu}\"")));
             self.domains.push(labels);
         }
@@ -222,9 +248,28 @@ impl Display for Seconds {
     }
 }
 
-/// As the format wants the values of labels.
-fn escaped(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+/// A name and this number as the format wants the values of labels: no more than [`NAME`] bytes.
+fn labelled(name: &str, number: &str) -> String {
+    const CUT: &str = "…";
+    let mut out = String::new();
+    let room = NAME - number.len().min(NAME);
+    // Where it ends if not all has room.
+    let mut end = 0;
+    for c in harmless(name).chars() {
+        if out.len() + CUT.len() <= room {
+            end = out.len();
+        }
+        if matches!(c, '\\' | '"') {
+            out.push('\\');
+        }
+        out.push(c);
+        if out.len() > room {
+            out.truncate(end);
+            out.push_str(CUT);
+            break;
+        }
+    }
+    out + number
 }
 
 #[cfg(test)]
@@ -275,15 +320,15 @@ mod tests {
             lost: 3,
         };
         let mut text = String::new();
-        Exposition::default().write(&snapshot, &mut text);
+        Exposition::default().write(&snapshot, 0, &mut text);
         for line in [
             "# TYPE steelyard_pcpu_idle_seconds counter",
             "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.250000000",
             "steelyard_domain_weight{domain=\"twin\"} 512",
             "steelyard_domain_weight{domain=\"twin (3)\"} 512",
-            r#"steelyard_domain_weight_in_effect{domain="a \"quoted\"\nname"} 400"#,
-            r#"steelyard_domain_slice_seconds{domain="a \"quoted\"\nname"} 0.003000000"#,
-            r#"steelyard_vcpu_run_seconds_total{domain="a \"quoted\"\nname",vcpu="0"} 1.500000000"#,
+            "steelyard_domain_weight_in_effect{domain=\"a \\\"quoted\\\"\u{fffd}name\"} 400",
+            "steelyard_domain_slice_seconds{domain=\"a \\\"quoted\\\"\u{fffd}name\"} 0.003000000",
+            "steelyard_vcpu_run_seconds_total{domain=\"a \\\"quoted\\\"\u{fffd}name\",vcpu=\"0\"} 1.500000000",
             "steelyard_vcpu_switches_total{domain=\"twin\",vcpu=\"0\"} 9",
             "steelyard_lost_events_total 3",
             "steelyard_domain_waits_seconds_count{domain=\"twin\"} 7",

@@ -47,6 +47,14 @@ impl Source {
         }
     }
 
+    /// vCPUs that it does not tell of, because there are too many.
+    pub fn left_out(&self) -> usize {
+        match self {
+            Source::Linux(host) => host.left_out(),
+            Source::Xen(_) | Source::Simulation(_) | Source::Recording(..) => 0,
+        }
+    }
+
     /// Whether it is a host as it is now.
     pub fn is_live(&self) -> bool {
         matches!(self, Source::Linux(_) | Source::Xen(_))

@@ -7,6 +7,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use steelyard_boundary::text::{self, is_harmful};
+
 use crate::columns::{
     COLUMNS, DOMAIN_INDENT, Layout, Row, Unit, VCPU_INDENT, count, fitted, harmless, percent, time,
 };
@@ -27,6 +29,8 @@ const HISTOGRAM: usize = 56;
 /// Domains are told apart by these, and by letters.
 const COLORS: [Color; 6] =
     [Color::Green, Color::Yellow, Color::Cyan, Color::Magenta, Color::Blue, Color::Red];
+/// Characters of why something is not seen.
+const REASON: usize = 1000;
 const NO_SINGLE_WAITS: &str = "Single waits are not seen by this source: `?` says why.";
 
 impl Screen {
@@ -66,6 +70,12 @@ impl Screen {
                 _ => "Esc back  ? help  Up Down PgUp PgDn scroll  Space pause  q quit".to_owned(),
             };
             frame.render_widget(Line::styled(keys, self.faint()), last);
+        }
+        // Whoever forgot to make a name harmless draws nothing but characters all the same.
+        for cell in &mut frame.buffer_mut().content {
+            if cell.symbol().contains(is_harmful) {
+                cell.set_char(char::REPLACEMENT_CHARACTER);
+            }
         }
     }
 
@@ -430,7 +440,8 @@ impl Screen {
         }
         let unseen = self.interval.iter().flat_map(|interval| &interval.host.unseen);
         for what in unseen {
-            lines.extend(wrapped(&format!("Not seen: {}", harmless(what)), width, "          "));
+            let what = format!("Not seen: {}", text::harmless(&text::short(what, REASON)));
+            lines.extend(wrapped(&what, width, "          "));
         }
         lines
     }

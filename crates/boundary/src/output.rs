@@ -23,6 +23,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
 use tempfile::{Builder, NamedTempFile, TempPath};
 
+use crate::text::told;
+
 /// What names that are there for a moment begin with.
 const PREFIX: &str = ".steelyard-";
 /// As for any new file, less what the umask takes away.
@@ -534,7 +536,7 @@ impl Kept {
             Some(before) => {
                 let path = before.to_path_buf();
                 if let Err(error) = before.persist(&self.target) {
-                    let told = format!("{}; what was there is {}", error.error, path.display());
+                    let told = format!("{}; what was there is {}", error.error, told(&path));
                     // Better a name too many than a file too few.
                     drop(error.path.keep());
                     return Err(io::Error::other(told));
@@ -622,17 +624,17 @@ impl fmt::Display for OutputError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OutputError::Input { path, input } if path == input => {
-                write!(formatter, "`{}` is read: it is not written over", path.display())
+                write!(formatter, "`{}` is read: it is not written over", told(path))
             }
             OutputError::Input { path, input } => {
-                let (path, input) = (path.display(), input.display());
+                let (path, input) = (told(path), told(input));
                 write!(formatter, "`{path}` is `{input}`, which is read: it is not written over")
             }
             OutputError::NoDirectory { path } => {
-                write!(formatter, "`{}` is there and is no directory", path.display())
+                write!(formatter, "`{}` is there and is no directory", told(path))
             }
             OutputError::Write { path, error } => {
-                write!(formatter, "cannot write {}: {error}", path.display())
+                write!(formatter, "cannot write {}: {error}", told(path))
             }
         }
     }

@@ -9,6 +9,7 @@ use std::{fs, ptr};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use steelyard_boundary::text::told;
 use steelyard_policy::Standing;
 use steelyard_recording::qemu;
 
@@ -277,7 +278,10 @@ fn vcpu_status(pid: i32, vcpu: &vcpu, standing: Option<Standing>, now_ns: u64) -
 }
 
 fn name(path: &str) -> String {
-    fs::read_to_string(path).map_or_else(|_| "(gone)".to_owned(), |name| name.trim().to_owned())
+    fs::read(path).map_or_else(
+        |_| "(gone)".to_owned(),
+        |name| String::from_utf8_lossy(&name).trim().to_owned(),
+    )
 }
 
 /// The kernel's monotonic clock, which is the program's.
@@ -304,6 +308,7 @@ impl Status {
     /// A table for people.
     pub fn to_table(&self) -> String {
         let Status { policy, choices, interrupts, resets, pause_loops, summoned, domains } = self;
+        let policy = told(policy);
         let mut out =
             format!("{policy}\n{choices} choices, {interrupts} interrupts, {resets} resets\n");
         if *pause_loops > 0 {
@@ -316,13 +321,14 @@ impl Status {
         );
         for domain in domains {
             let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus, .. } = domain;
+            let name = told(name);
             let _ =
                 writeln!(out, "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets");
             for vcpu in vcpus {
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
                 let class = vcpu.class.unwrap_or_default();
                 let class = format!("{class}{}", if vcpu.boosted { "!" } else { "" });
-                let name = format!(" {}", vcpu.name);
+                let name = format!(" {}", told(&vcpu.name));
                 let credit = vcpu.credit.to_string();
                 write_row(&mut out, [&name, vcpu.state, &pcpu], vcpu.times, [&credit, &class]);
             }
@@ -357,6 +363,8 @@ fn write_row(out: &mut String, who: [&str; 3], times: Times, standing: [&str; 2]
 
 #[cfg(test)]
 mod tests {
+    use steelyard_boundary::text::is_harmful;
+
     use super::*;
 
     #[test]
@@ -389,7 +397,7 @@ mod tests {
             times,
             vcpus: vec![vcpu.clone(), vcpu],
         };
-        let status = Status {
+        let mut status = Status {
             policy: "credit2@xen-4.20+reset-boost".to_owned(),
             choices: 12_345_678,
             interrupts: 1_234_567,
@@ -401,5 +409,12 @@ mod tests {
         let table = status.to_table();
         assert!(table.lines().all(|line| line.len() <= 80), "{table}");
         assert!(table.contains("-123456789"), "{table}");
+        // Names come from processes of anybody.
+        for name in [&mut status.policy, &mut status.domains[0].name] {
+            *name = format!("\x1b[2J\u{9b}31m\n{}", "x".repeat(100_000));
+        }
+        status.domains[0].vcpus[0].name = "\r\u{202e}".to_owned();
+        let table = status.to_table();
+        assert!(table.len() < 4000 && !table.contains(|c| c != '\n' && is_harmful(c)), "{table:?}");
     }
 }

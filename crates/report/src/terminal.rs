@@ -7,6 +7,7 @@ use std::ops::{Range, RangeInclusive};
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
 };
+use steelyard_boundary::text::{harmless, short, told};
 
 use crate::format;
 use crate::results::{Comparison, Results};
@@ -25,6 +26,8 @@ pub struct Style {
 const LABEL_WIDTH: usize = 20;
 /// Widths of the others: "*48.2/50.0 %", and as much as "908 µs..1.03 ms".
 const POLICY_WIDTHS: RangeInclusive<usize> = 13..=16;
+/// Characters of a verdict, which has names in it.
+const VERDICT: usize = 1000;
 /// More sections than this are left to the files.
 const MOST_SECTIONS: usize = 12;
 
@@ -75,7 +78,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
         let host = summary.sections.len() - 1;
         let shown = host.min(MOST_SECTIONS);
         for section in summary.sections[..shown].iter().chain(&summary.sections[host..]) {
-            let detail = paint(&section.detail, "2");
+            let detail = paint(&visible(&section.detail), "2");
             let _ = writeln!(out, "{}  {detail}", paint(&visible(&section.title), "1"));
             let _ = writeln!(out, "{}\n", section_table(section, columns.clone(), column, style));
         }
@@ -97,7 +100,8 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     if !summary.verdicts.is_empty() {
         let _ = writeln!(out, "{}", paint("Who serves whom best", "1"));
         for verdict in summary.verdicts.iter().take(MOST_SECTIONS) {
-            let _ = writeln!(out, "- {}", wrap(&visible(verdict), style.width.saturating_sub(2)));
+            let verdict = harmless(&short(verdict, VERDICT)).into_owned();
+            let _ = writeln!(out, "- {}", wrap(&verdict, style.width.saturating_sub(2)));
         }
         out.push('\n');
     }
@@ -150,9 +154,9 @@ pub fn paint(style: Style, text: &str, code: &str) -> String {
     if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Names come from files: none may steer the terminal.
+/// Names come from files: none may steer the terminal, nor fill it.
 fn visible(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    told(text).to_string()
 }
 
 /// Breaks a line between words; what follows is indented.

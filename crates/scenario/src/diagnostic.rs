@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use steelyard_boundary::input::{Input, OverBudget, over_budget};
+use steelyard_boundary::text::{harmless, short, told};
 
 /// Something that was given and cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +36,11 @@ pub struct Place {
     pub text: String,
 }
 
-/// Lines are shown up to so many characters.
+/// So many characters of a line are shown, those that are meant among them.
 const SHOWN: usize = 160;
+/// Characters of a message and of its help, which may list what is known.
+const MESSAGE: usize = 1000;
+const HELP: usize = 4000;
 
 impl Diagnostic {
     /// An error in a file as a whole.
@@ -64,30 +68,29 @@ impl Diagnostic {
     }
 }
 
+/// Harmless and short, whatever it quotes.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.message)?;
+        let quoting = |text: &str, most| harmless(&short(text, most)).into_owned();
+        write!(formatter, "{}", quoting(&self.message, MESSAGE))?;
+        let file = told(&self.file);
         match &self.place {
-            None => write!(formatter, "\n --> {}", self.file)?,
+            None => write!(formatter, "\n --> {file}")?,
             Some(Place { line, column, width, text }) => {
                 let margin = " ".repeat(line.to_string().len());
-                // Tabs and control characters would move the caret away or upset a terminal.
-                let shown: String = text
-                    .chars()
-                    .take(SHOWN)
-                    .map(|c| if c.is_control() { ' ' } else { c })
-                    .collect();
-                let indent = " ".repeat(column.saturating_sub(1));
-                let carets = "^".repeat((*width).clamp(1, SHOWN));
-                write!(formatter, "\n{margin}--> {}:{line}:{column}", self.file)?;
-                write!(formatter, "\n{margin} |\n{line} | {shown}")?;
-                if *column <= SHOWN {
-                    write!(formatter, "\n{margin} | {indent}{carets}")?;
-                }
+                // Of a long line what is around the place.
+                let left_out = if *column > SHOWN { column - SHOWN / 2 } else { 0 };
+                let shown: String = text.chars().skip(left_out).take(SHOWN).collect();
+                let indent = column.saturating_sub(1 + left_out);
+                let carets = "^".repeat((*width).clamp(1, SHOWN - indent));
+                let indent = " ".repeat(indent);
+                write!(formatter, "\n{margin}--> {file}:{line}:{column}")?;
+                write!(formatter, "\n{margin} |\n{line} | {}", harmless(&shown))?;
+                write!(formatter, "\n{margin} | {indent}{carets}")?;
             }
         }
         match &self.help {
-            Some(help) => write!(formatter, "\n  help: {help}"),
+            Some(help) => write!(formatter, "\n  help: {}", quoting(help, HELP)),
             None => Ok(()),
         }
     }
@@ -163,10 +166,14 @@ pub(crate) fn read_text(path: &Path, file: Input<impl BufRead>) -> Result<Source
     }
 }
 
+/// Nobody meant a word of more bytes.
+const LONGEST_WORD: usize = 64;
+
 /// ", did you mean `weight`?" if a valid word is near, else nothing.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let nearest = known
         .into_iter()
+        .filter(|valid| word.len().max(valid.len()) <= LONGEST_WORD)
         .map(|valid| (strsim::damerau_levenshtein(word, valid), valid))
         .min()
         // A third of the letters may differ, as in rustc.

@@ -2,7 +2,6 @@
 //! `steelyard compare`: every policy with every seed on every input, in parallel, in an order that
 //! does not depend on the threads.
 
-use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -11,6 +10,7 @@ use indicatif::ProgressBar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use steelyard_boundary::output::Output;
+use steelyard_boundary::text::told;
 use steelyard_report::{
     COMPARISON_FILES, Comparison, PolicySummary, Results, RunTrace, Style, table, write_all,
 };
@@ -67,14 +67,15 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
         interrupt.while_writing(|asked| Ok(write_all(out, &results, &traces, asked)?))?;
         bar.finish_and_clear();
         for path in out.paths() {
-            terminal::note(&format!("wrote {}", path.display()));
+            terminal::note(&format!("wrote {}", told(path)));
         }
     }
     bar.finish_and_clear();
 
     if arguments.json {
-        let mut stdout = BufWriter::new(io::stdout().lock());
-        terminal::output(results.write_json(&mut stdout).and_then(|()| stdout.flush()))
+        let mut text = vec![];
+        results.write_json(&mut text).map_err(Failure::Output)?;
+        terminal::print_json(&String::from_utf8_lossy(&text))
     } else {
         let style = Style { width: terminal::width(), color: true };
         terminal::print(&table(&results, style))

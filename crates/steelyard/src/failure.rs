@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use steelyard_boundary::output::OutputError;
+use steelyard_boundary::text::told;
 use steelyard_scenario::Diagnostic;
 
 use crate::reproduce::UNEXPECTED;
@@ -46,7 +47,7 @@ impl Failure {
         Some(match self {
             Failure::Input(diagnostic) => diagnostic.to_string(),
             Failure::Write { path, error } => {
-                format!("cannot write {}: {error}", path.display())
+                format!("cannot write {}: {error}", told(path))
             }
             Failure::Output(error) => format!("cannot write to standard output: {error}"),
             Failure::System { what, error } => format!("cannot {what}: {error}"),

@@ -13,7 +13,7 @@ pub fn run(file: &Path, output: Option<&Path>, interrupt: &Interrupt) -> Result<
     let output = output.map(|output| Output::file(output, &[file.to_owned()])).transpose()?;
     let scenario = steelyard_scenario::import(file)?;
     let Some(output) = output else {
-        return terminal::print(&scenario);
+        return terminal::print_file(&scenario);
     };
     interrupt.while_writing(|asked| {
         Ok(output.write(&mut [Box::new(|file| file.write_all(scenario.as_bytes()))], asked)?)

@@ -77,7 +77,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             }
             let text = serde_json::to_string_pretty(&status)
                 .map_err(|error| Failure::Output(error.into()))?;
-            terminal::print(&(text + "\n"))
+            terminal::print_json(&(text + "\n"))
         }
     }
 }

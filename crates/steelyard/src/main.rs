@@ -23,7 +23,10 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return terminal::usage(error),
+    };
     arguments.color.write_global();
     match run(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,7 +58,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Completions { shell } => {
             let mut script = vec![];
             clap_complete::generate(*shell, &mut Arguments::command(), "steelyard", &mut script);
-            terminal::print(&String::from_utf8_lossy(&script))
+            terminal::print_own(&String::from_utf8_lossy(&script))
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice};
 use steelyard_boundary::output::{Output, Stream, scratch};
+use steelyard_boundary::text::{self, told};
 use steelyard_monitor::{
     Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
     fill_screen,
@@ -68,6 +69,7 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
         if let Some(last) = &last {
             between_ns = now.time_ns.saturating_sub(last.time_ns);
             let text = print(&Interval::between(last, &now))?;
+            let text = if *json { text::json(&text) } else { text::harmless_lines(&text) };
             let written = interrupt.while_writing(|_| {
                 let mut out = anstream::stdout().lock();
                 Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
@@ -165,7 +167,7 @@ fn note(file: &Path, ending: Ending, more: &str) {
         Ending::CutOff => "it was cut off",
         Ending::Damaged => "what follows is damaged",
     };
-    terminal::note(&format!("{}: {words}{more}", file.display()));
+    terminal::note(&format!("{}: {words}{more}", told(file)));
 }
 
 /// What `top` shows.

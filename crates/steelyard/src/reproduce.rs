@@ -4,6 +4,7 @@
 use std::io::{self, BufWriter, Write};
 
 use steelyard_boundary::output::Output;
+use steelyard_boundary::text::told;
 use steelyard_experiment::{
     Experiment, Reproduction, State, named, names as known, run as run_experiments,
 };
@@ -70,7 +71,7 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     }
     // Last, so that they are not far up.
     for path in out.iter().flat_map(Output::paths) {
-        terminal::note(&format!("wrote {}", path.display()));
+        terminal::note(&format!("wrote {}", told(path)));
     }
     let claims: Vec<_> = reproduction
         .unexpected()

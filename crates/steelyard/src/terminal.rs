@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What people see: colours where they are wanted, widths, progress.
+//! What people see: colours where they are wanted, widths, progress. Nothing that others wrote steers
+//! their terminal: whatever comes here goes through [`steelyard_boundary::text`].
 
-use std::io::{self, ErrorKind, Write};
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use steelyard_boundary::text::{LONGEST_MESSAGE, harmless_lines, json, short, styled, told};
 
+use crate::arguments::Arguments;
 use crate::failure::Failure;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -19,9 +26,27 @@ pub fn width() -> usize {
     terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| columns.0.into())
 }
 
-/// Prints text; its colours are taken out unless they are wanted.
+/// Prints text in our styles; its colours are taken out unless they are wanted.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_own(&styled(text))
+}
+
+/// Prints text of which all is this program's own: scripts have tabs.
+pub fn print_own(text: &str) -> Result<(), Failure> {
     output(anstream::stdout().lock().write_all(text.as_bytes()))
+}
+
+/// Prints JSON.
+pub fn print_json(text: &str) -> Result<(), Failure> {
+    output(io::stdout().lock().write_all(json(text).as_bytes()))
+}
+
+/// Prints what goes into a file: as it is, unless it goes to a terminal.
+pub fn print_file(text: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => print(&text.replace('\t', "    ").replace("\r\n", "\n")),
+        false => output(io::stdout().lock().write_all(text.as_bytes())),
+    }
 }
 
 /// The outcome of writing to standard output. Who closes a pipe early, as `head` does, has what they
@@ -35,12 +60,44 @@ pub fn output(result: io::Result<()>) -> Result<(), Failure> {
 
 /// An error for the person.
 pub fn error(message: &str) {
-    note(&format!("{ERROR}error:{ERROR:#} {message}"));
+    say(&format!("{ERROR}error:{ERROR:#} {}", harmless_message(message)));
 }
 
-/// A remark for the person. If they cannot be reached there is nobody to tell.
+/// A remark for the person.
 pub fn note(text: &str) {
+    say(&harmless_message(text));
+}
+
+/// If they cannot be reached there is nobody to tell.
+fn say(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+fn harmless_message(text: &str) -> String {
+    harmless_lines(&short(text, LONGEST_MESSAGE)).into_owned()
+}
+
+/// What clap has to say, of a wrong command line or because help is wanted, and the exit code.
+pub fn usage(error: clap::Error) -> ExitCode {
+    // It quotes arguments as they are. Those that could do harm, or are long, are wrong in the same way
+    // when they cannot and are not.
+    let told = env::args_os().map(|argument| OsString::from(told(&argument).to_string()));
+    let (error, text) = match Arguments::try_parse_from(told) {
+        Err(again) if again.kind() == error.kind() => {
+            let text = again.render().ansi().to_string();
+            (again, styled(&text).into_owned())
+        }
+        _ => {
+            let text = harmless_message(&error.render().to_string());
+            (error, text)
+        }
+    };
+    // As in `say`.
+    let _ = match error.use_stderr() {
+        true => anstream::stderr().lock().write_all(text.as_bytes()),
+        false => anstream::stdout().lock().write_all(text.as_bytes()),
+    };
+    ExitCode::from(error.exit_code() as u8)
 }
 
 /// A progress bar on standard error, if that is a terminal.

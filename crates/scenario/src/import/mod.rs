@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use steelyard_boundary::input::Input;
+use steelyard_boundary::text::{escaped, is_harmful, told};
 use steelyard_recording::{
     Ending, History, RecordingError, Snapshot, TraceEventsError, XentraceError, XentraceFile,
     XentraceSurvey, is_xentrace, qemu, read_trace_events,
@@ -466,13 +467,22 @@ fn write_host(text: &mut String, pcpus: u32) {
     let _ = writeln!(text, "cores_per_socket = {}", pcpus.div_ceil(sockets));
 }
 
+/// Text as a string of TOML, which whoever looks at it sees as it is.
 fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+    if !text.contains(is_harmful) {
+        return Value::from(text).to_string();
+    }
+    let unwanted = |c| matches!(c, '"' | '\\') || is_harmful(c);
+    let text = escaped(text, unwanted, |c, out| match c {
+        '"' | '\\' => out.extend(['\\', c]),
+        c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+    });
+    format!("\"{text}\"")
 }
 
 /// Text as it may stand in a comment.
 fn comment(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    told(text).to_string()
 }
 
 /// A whole number in an attribute, an element or an assignment.

@@ -51,10 +51,11 @@ fn parsed(text: &str) -> Result<HashMap<String, f64>, String> {
                 let Ok(bound) = le.trim_end_matches("\"}").parse::<f64>() else {
                     return wrong("no bound");
                 };
-                if let Some((whose, before, count)) = &buckets {
-                    if whose == of && (bound <= *before || value < *count) {
-                        return wrong("buckets fall");
-                    }
+                if let Some((whose, before, count)) = &buckets
+                    && whose == of
+                    && (bound <= *before || value < *count)
+                {
+                    return wrong("buckets fall");
                 }
                 buckets = Some((of.to_owned(), bound, value));
             }

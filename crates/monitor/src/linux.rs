@@ -232,7 +232,7 @@ impl LinuxSource {
             };
             let known = before.remove(&pid);
             let seen_at = known.as_ref().map_or(self.samples, |known| known.seen_at);
-            let due = (self.samples + u64::from(pid)) % LOOK_EVERY == 0
+            let due = (self.samples + u64::from(pid)).is_multiple_of(LOOK_EVERY)
                 || self.samples < seen_at + LOOKS_AT_FIRST;
             let known = match known {
                 // Its vCPUs hardly ever change; other threads of it come and go all the time.

@@ -108,13 +108,13 @@ impl Tape {
         if let Some((_, snapshot)) = newest {
             return Ok(Some(snapshot.clone()));
         }
-        if let Some(Simulated { file, .. }) = &self.simulated {
-            if self.recording.as_ref().is_none_or(|recording| recording.len() <= number) {
-                let mut file = file.try_clone()?;
-                file.rewind()?;
-                let recording = Recording::new(BufReader::new(file)).map_err(io::Error::other)?;
-                self.recording = Some(recording);
-            }
+        if let Some(Simulated { file, .. }) = &self.simulated
+            && self.recording.as_ref().is_none_or(|recording| recording.len() <= number)
+        {
+            let mut file = file.try_clone()?;
+            file.rewind()?;
+            let recording = Recording::new(BufReader::new(file)).map_err(io::Error::other)?;
+            self.recording = Some(recording);
         }
         Ok(self.recording.as_mut().and_then(|recording| recording.snapshot(number)))
     }

@@ -199,7 +199,7 @@ impl XenSource {
                 continue;
             }
             // Who builds it unpauses it when its name and weight are set.
-            let due = (self.samples + u64::from(info.id)) % LOOK_EVERY == 0
+            let due = (self.samples + u64::from(info.id)).is_multiple_of(LOOK_EVERY)
                 || last_info.is_none_or(|last| last.paused != info.paused);
             let domain = match last_domain {
                 Some(last_domain) if !due => last_domain,

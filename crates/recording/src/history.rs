@@ -47,7 +47,7 @@ impl History {
         let events = self.segments.len() as u64;
         let interval_ns = interval_ns.max(least_interval_ns(self.length_ns, width, events));
         let looks = (0..=self.length_ns / interval_ns).map(move |look| look * interval_ns);
-        let last = (self.length_ns % interval_ns > 0).then_some(self.length_ns);
+        let last = (!self.length_ns.is_multiple_of(interval_ns)).then_some(self.length_ns);
         let mut player = Player::new(self);
         looks.chain(last).map(move |now_ns| player.look(now_ns))
     }

@@ -531,10 +531,11 @@ impl Clock {
                 let ns = record.words().last().copied().map_or(0, u64::from);
                 let last = self.switches.insert(record.pcpu, (tsc, None));
                 let came = last.filter(|&(came, to)| to == Some(domain) && came < tsc);
-                if let Some((came, _)) = came {
-                    if ns >= SHORTEST_CLOCK_RUN_NS && self.runs.len() < CLOCK_RUNS {
-                        self.runs.push((tsc - came, ns));
-                    }
+                if let Some((came, _)) = came
+                    && ns >= SHORTEST_CLOCK_RUN_NS
+                    && self.runs.len() < CLOCK_RUNS
+                {
+                    self.runs.push((tsc - came, ns));
                 }
             }
             // Its own time is a little later than that of who left.
@@ -656,10 +657,10 @@ impl<R: Read> XentraceFile<R> {
     fn advance(&mut self, until_ns: u64) {
         for segment in self.xentrace.ended(self.first_ns.saturating_add(until_ns)) {
             if segment.domain == IDLE_DOMAIN {
-                if let Some(pcpu) = segment.pcpu {
-                    if let Some(idle_ns) = self.idle_ns.get_mut(pcpu as usize) {
-                        *idle_ns += segment.end_ns - segment.start_ns;
-                    }
+                if let Some(pcpu) = segment.pcpu
+                    && let Some(idle_ns) = self.idle_ns.get_mut(pcpu as usize)
+                {
+                    *idle_ns += segment.end_ns - segment.start_ns;
                 }
             } else if let Some(segment) = placed(&self.structure, segment, self.first_ns) {
                 self.tally.add(&segment);

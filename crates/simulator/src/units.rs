@@ -76,7 +76,7 @@ impl fmt::Display for Nanoseconds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, scale) = UNITS
             .into_iter()
-            .find(|&(_, scale)| self.0 != 0 && self.0 % scale == 0)
+            .find(|&(_, scale)| self.0 != 0 && self.0.is_multiple_of(scale))
             .unwrap_or(("ns", 1));
         // "90 min" reads better as itself than as hours, but whole units are what round-trips.
         write!(formatter, "{} {name}", self.0 / scale)

@@ -63,11 +63,11 @@ impl Setup {
                 }
             }
         }
-        if let Some(driver) = &self.host.io.driver_domain {
-            if !names.contains(driver) {
-                let problem = format!("there is no domain called `{driver}`");
-                return Err(top.error("host.io.driver_domain", problem));
-            }
+        if let Some(driver) = &self.host.io.driver_domain
+            && !names.contains(driver)
+        {
+            let problem = format!("there is no domain called `{driver}`");
+            return Err(top.error("host.io.driver_domain", problem));
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             path.positive("hackbench.system_call", hackbench.system_call)?;
             path.range("hackbench.locks", hackbench.locks, limits::LOCKS)?;
             path.range("hackbench.socket_messages", hackbench.socket_messages, limits::MESSAGES)?;
-            if task.threads % (2 * hackbench.senders) != 0 {
+            if !task.threads.is_multiple_of(2 * hackbench.senders) {
                 let problem = format!(
                     "{} threads: a group has {} senders and as many receivers",
                     task.threads, hackbench.senders

@@ -265,17 +265,18 @@ impl Host {
         }
         let p = self.policy.parameters().clone();
         let (tick_ns, account_ns) = (sy_tick_ns(&p), sy_account_ns(&p));
-        if let Some(task) = self.running {
-            if tick_ns != 0 && self.now % tick_ns == 0 {
-                self.charge(task);
-                let Task { vcpu, domain, .. } = &mut self.tasks[task];
-                let d = &mut self.domains[*domain];
-                let (a, q, c) = (&mut self.accounting, &mut self.queue, &mut self.pcpu);
-                let asked = sy_tick(&p, a, q, c, d, vcpu, self.now);
-                self.obey(task, asked);
-            }
+        if let Some(task) = self.running
+            && tick_ns != 0
+            && self.now.is_multiple_of(tick_ns)
+        {
+            self.charge(task);
+            let Task { vcpu, domain, .. } = &mut self.tasks[task];
+            let d = &mut self.domains[*domain];
+            let (a, q, c) = (&mut self.accounting, &mut self.queue, &mut self.pcpu);
+            let asked = sy_tick(&p, a, q, c, d, vcpu, self.now);
+            self.obey(task, asked);
         }
-        if account_ns != 0 && self.now % account_ns == 0 {
+        if account_ns != 0 && self.now.is_multiple_of(account_ns) {
             self.account();
         }
         if self.choose || self.now >= self.choose_ns {

@@ -922,7 +922,11 @@ impl Simulation {
         let per_pcpu = self.queues.len() == self.pcpus.len();
         let balances = &mut self.queues[queue as usize].balances;
         *balances = balances.wrapping_add(1);
-        let range = if per_pcpu && *balances % 8 != 0 { self.topology.socket(queue) } else { all };
+        let range = if per_pcpu && !(*balances).is_multiple_of(8) {
+            self.topology.socket(queue)
+        } else {
+            all
+        };
         let here = self.load(queue, now);
         let mut most = (here, queue);
         let mut least = (here, queue);

@@ -660,7 +660,7 @@ impl<R: Read> XentraceFile<R> {
                 if let Some(pcpu) = segment.pcpu
                     && let Some(idle_ns) = self.idle_ns.get_mut(pcpu as usize)
                 {
-                    *idle_ns += segment.end_ns - segment.start_ns;
+                    *idle_ns = idle_ns.saturating_add(segment.end_ns - segment.start_ns);
                 }
             } else if let Some(segment) = placed(&self.structure, segment, self.first_ns) {
                 self.tally.add(&segment);
@@ -676,7 +676,7 @@ impl<R: Read> XentraceFile<R> {
             if segment.domain != IDLE_DOMAIN {
                 open.extend(placed(&self.structure, segment, self.first_ns));
             } else if let Some(idle_ns) = segment.pcpu.and_then(|it| idle_ns.get_mut(it as usize)) {
-                *idle_ns += segment.end_ns - segment.start_ns;
+                *idle_ns = idle_ns.saturating_add(segment.end_ns - segment.start_ns);
             }
         }
         Snapshot {

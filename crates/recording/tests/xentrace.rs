@@ -136,6 +136,21 @@ fn the_frequency_is_told_by_runs_of_known_length() {
     assert_eq!(XentraceSurvey::new(&by_hand()[..]).unwrap().tsc_hz, None);
 }
 
+/// Found by fuzzing: what a damaged file says of the idle vCPUs of one pCPU may be more than there is time.
+#[test]
+fn idle_times_do_not_overflow() {
+    let end = u64::MAX - 10;
+    let records = [
+        change(1000, IDLE, 0, BLOCKED, RUNNING),
+        change(1001, IDLE, 1, BLOCKED, RUNNING),
+        change(end, IDLE, 0, RUNNING, BLOCKED),
+        change(end + 1, IDLE, 1, RUNNING, BLOCKED),
+        change(end + 2, 1, 0, BLOCKED, RUNNABLE),
+    ];
+    let snapshots = snapshots_of(&window(0, &records), u64::MAX / 4);
+    assert_eq!(snapshots.last().map(|snapshot| &snapshot.idle_ns[..]), Some(&[u64::MAX][..]));
+}
+
 #[test]
 fn across_lost_records_nothing_is_said() {
     let lost = record(0x1_f001, 6_000, &[5, 0, 3_000, 0]);

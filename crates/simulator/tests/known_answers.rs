@@ -509,7 +509,12 @@ fn devices_without_delay_do_not_stop_time() {
     let stream = Stream { packet_bytes: 1, packet_service: Nanoseconds(0), ..Stream::default() };
     let disk = Disk { block_bytes: 1, block_service: Nanoseconds(0) };
     let domain = Domain::new("fast", 1).with_task(1, stream).with_task(1, disk);
-    let setup = Setup { host, domains: vec![domain] };
+    let mut setup = Setup { host, domains: vec![domain] };
+    // Where nothing takes any time it is refused.
+    let refused = setup.validate().map_err(|error| error.to_string());
+    assert!(refused.is_err_and(|words| words.contains("time would stand still")));
+    setup.host.io.wire_latency = Nanoseconds(1);
+    setup.host.io.disk_latency = Nanoseconds(1);
     for policy in policies() {
         assert_eq!(run(&setup, &policy, 1, 10 * US).elapsed_ns, 10 * US);
     }

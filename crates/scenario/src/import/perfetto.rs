@@ -10,7 +10,6 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::ZlibDecoder;
-use prost::{DecodeError, Message};
 use steelyard_boundary::input::{Input, OverBudget, over_budget, within_memory};
 use steelyard_recording::{History, qemu};
 use steelyard_simulator::units::MAX_PCPU;
@@ -36,77 +35,147 @@ const BUNDLE_COMPACT_SCHED: u64 = 4;
 const TREE_PROCESSES: u64 = 1;
 const TREE_THREADS: u64 = 2;
 
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(uint64, tag = "1")]
-    timestamp: u64,
-    #[prost(message, optional, tag = "4")]
-    sched_switch: Option<Switch>,
-    #[prost(message, optional, tag = "17")]
-    sched_wakeup: Option<Wake>,
-    #[prost(message, optional, tag = "20")]
-    sched_waking: Option<Wake>,
+/// What is wanted of a message. Numbers of fields stand in `field`; what is left out is 0 or empty.
+trait Message<'a>: Default {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong>;
+
+    fn decode(bytes: &'a [u8]) -> Result<Self, Wrong> {
+        let mut message = Self::default();
+        for field in Fields(bytes) {
+            let (number, value) = field?;
+            message.field(number, value)?;
+        }
+        Ok(message)
+    }
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Switch {
-    #[prost(string, tag = "1")]
-    prev_comm: String,
-    #[prost(int32, tag = "2")]
+#[derive(Default)]
+struct Event<'a> {
+    timestamp: u64,
+    sched_switch: Option<Switch<'a>>,
+    sched_wakeup: Option<Wake<'a>>,
+    sched_waking: Option<Wake<'a>>,
+}
+
+impl<'a> Message<'a> for Event<'a> {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong> {
+        match number {
+            1 => self.timestamp = value.number()?,
+            4 => self.sched_switch = Some(Switch::decode(value.bytes()?)?),
+            17 => self.sched_wakeup = Some(Wake::decode(value.bytes()?)?),
+            20 => self.sched_waking = Some(Wake::decode(value.bytes()?)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Switch<'a> {
+    prev_comm: &'a str,
     prev_pid: i32,
-    #[prost(int64, tag = "4")]
     prev_state: i64,
-    #[prost(string, tag = "5")]
-    next_comm: String,
-    #[prost(int32, tag = "6")]
+    next_comm: &'a str,
     next_pid: i32,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Wake {
-    #[prost(string, tag = "1")]
-    comm: String,
-    #[prost(int32, tag = "2")]
+impl<'a> Message<'a> for Switch<'a> {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong> {
+        match number {
+            1 => self.prev_comm = value.text()?,
+            2 => self.prev_pid = value.number()? as i32,
+            4 => self.prev_state = value.number()? as i64,
+            5 => self.next_comm = value.text()?,
+            6 => self.next_pid = value.number()? as i32,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Wake<'a> {
+    comm: &'a str,
     pid: i32,
+}
+
+impl<'a> Message<'a> for Wake<'a> {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong> {
+        match number {
+            1 => self.comm = value.text()?,
+            2 => self.pid = value.number()? as i32,
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// Columns; a time is what passed since the one before.
-#[derive(Clone, PartialEq, Message)]
-struct CompactSched {
-    #[prost(uint64, repeated, tag = "1")]
+#[derive(Default)]
+struct CompactSched<'a> {
     switch_timestamp: Vec<u64>,
-    #[prost(int64, repeated, tag = "2")]
     switch_prev_state: Vec<i64>,
-    #[prost(int32, repeated, tag = "3")]
     switch_next_pid: Vec<i32>,
-    #[prost(string, repeated, tag = "5")]
-    intern_table: Vec<String>,
-    #[prost(uint32, repeated, tag = "6")]
+    intern_table: Vec<&'a str>,
     switch_next_comm_index: Vec<u32>,
-    #[prost(uint64, repeated, tag = "7")]
     waking_timestamp: Vec<u64>,
-    #[prost(int32, repeated, tag = "8")]
     waking_pid: Vec<i32>,
-    #[prost(uint32, repeated, tag = "11")]
     waking_comm_index: Vec<u32>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Process {
-    #[prost(int32, tag = "1")]
-    pid: i32,
-    #[prost(string, repeated, tag = "3")]
-    cmdline: Vec<String>,
+impl<'a> Message<'a> for CompactSched<'a> {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong> {
+        match number {
+            1 => value.numbers(|number| self.switch_timestamp.push(number)),
+            2 => value.numbers(|number| self.switch_prev_state.push(number as i64)),
+            3 => value.numbers(|number| self.switch_next_pid.push(number as i32)),
+            5 => {
+                self.intern_table.push(value.text()?);
+                Ok(())
+            }
+            6 => value.numbers(|number| self.switch_next_comm_index.push(number as u32)),
+            7 => value.numbers(|number| self.waking_timestamp.push(number)),
+            8 => value.numbers(|number| self.waking_pid.push(number as i32)),
+            11 => value.numbers(|number| self.waking_comm_index.push(number as u32)),
+            _ => Ok(()),
+        }
+    }
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Thread {
-    #[prost(int32, tag = "1")]
+#[derive(Default)]
+struct Process<'a> {
+    pid: i32,
+    cmdline: Vec<&'a str>,
+}
+
+impl<'a> Message<'a> for Process<'a> {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong> {
+        match number {
+            1 => self.pid = value.number()? as i32,
+            3 => self.cmdline.push(value.text()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Thread<'a> {
     tid: i32,
-    #[prost(string, tag = "2")]
-    name: String,
-    #[prost(int32, tag = "3")]
+    name: &'a str,
     tgid: i32,
+}
+
+impl<'a> Message<'a> for Thread<'a> {
+    fn field(&mut self, number: u64, value: Value<'a>) -> Result<(), Wrong> {
+        match number {
+            1 => self.tid = value.number()? as i32,
+            2 => self.name = value.text()?,
+            3 => self.tgid = value.number()? as i32,
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// What a CPU did.
@@ -182,10 +251,6 @@ pub(crate) fn read(
         Err(Wrong::Packet(problem)) => {
             Err(Diagnostic::of_file(name, format!("packet {number} of this trace {problem}")))
         }
-        Err(Wrong::Message(error)) => {
-            let message = format!("packet {number} of this trace cannot be read: {error}");
-            Err(Diagnostic::of_file(name, message))
-        }
     }
 }
 
@@ -194,7 +259,6 @@ enum Wrong {
     Unreadable(io::Error),
     Over(OverBudget),
     Packet(&'static str),
-    Message(DecodeError),
 }
 
 impl From<io::Error> for Wrong {
@@ -206,12 +270,6 @@ impl From<io::Error> for Wrong {
 impl From<OverBudget> for Wrong {
     fn from(over: OverBudget) -> Wrong {
         Wrong::Over(over)
-    }
-}
-
-impl From<DecodeError> for Wrong {
-    fn from(error: DecodeError) -> Wrong {
-        Wrong::Message(error)
     }
 }
 
@@ -266,6 +324,42 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
+/// Something else than such a field holds.
+const NO_MESSAGE: Wrong = Wrong::Packet("holds what is no message");
+
+impl<'a> Value<'a> {
+    fn number(self) -> Result<u64, Wrong> {
+        match self {
+            Value::Number(number) => Ok(number),
+            Value::Bytes(_) => Err(NO_MESSAGE),
+        }
+    }
+
+    fn bytes(self) -> Result<&'a [u8], Wrong> {
+        match self {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Number(_) => Err(NO_MESSAGE),
+        }
+    }
+
+    fn text(self) -> Result<&'a str, Wrong> {
+        str::from_utf8(self.bytes()?).map_err(|_| NO_MESSAGE)
+    }
+
+    /// Of a column: one by one, or all after each other.
+    fn numbers(self, mut each: impl FnMut(u64)) -> Result<(), Wrong> {
+        match self {
+            Value::Number(number) => each(number),
+            Value::Bytes(mut bytes) => {
+                while !bytes.is_empty() {
+                    each(varint(&mut bytes)?.ok_or(NO_MESSAGE)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl<'a> Fields<'a> {
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
         let key = varint(&mut self.0).ok()??;
@@ -293,7 +387,7 @@ impl<'a> Iterator for Fields<'a> {
         if field.is_none() {
             self.0 = &[];
         }
-        Some(field.ok_or(Wrong::Packet("holds what is no message")))
+        Some(field.ok_or(NO_MESSAGE))
     }
 }
 
@@ -322,7 +416,7 @@ impl Reader {
                 (TREE_THREADS, Value::Bytes(thread)) => {
                     let Thread { tid, name, tgid } = Thread::decode(thread)?;
                     self.processes.insert(number(tid), number(tgid));
-                    self.name(number(tid), &name);
+                    self.name(number(tid), name);
                 }
                 _ => {}
             }
@@ -370,26 +464,26 @@ impl Reader {
         Ok(())
     }
 
-    fn event(&mut self, cpu: u32, event: Event) {
+    fn event(&mut self, cpu: u32, event: Event<'_>) {
         let time = event.timestamp;
         if let Some(switch) = event.sched_switch {
             let (previous, next) = (number(switch.prev_pid), number(switch.next_pid));
-            self.name(previous, &switch.prev_comm);
-            self.name(next, &switch.next_comm);
+            self.name(previous, switch.prev_comm);
+            self.name(next, switch.next_comm);
             let runnable = is_runnable(switch.prev_state);
             let switch = Scheduled::Switch { previous: Some(previous), runnable, next };
             self.events.push((time, cpu, switch));
         } else if let Some(wake) = event.sched_waking.or(event.sched_wakeup) {
             let tid = number(wake.pid);
-            self.name(tid, &wake.comm);
+            self.name(tid, wake.comm);
             self.events.push((time, cpu, Scheduled::Wake { tid }));
         } else {
             self.skipped += 1;
         }
     }
 
-    fn compact(&mut self, cpu: u32, compact: &CompactSched) {
-        let comm = |index: &u32| compact.intern_table.get(*index as usize);
+    fn compact(&mut self, cpu: u32, compact: &CompactSched<'_>) {
+        let comm = |index: &u32| compact.intern_table.get(*index as usize).copied();
         let mut time = 0_u64;
         let switches = compact.switch_timestamp.iter().zip(&compact.switch_prev_state);
         let switches = switches.zip(&compact.switch_next_pid);
@@ -471,11 +565,86 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::ZlibEncoder;
+    use prost::Message;
     use steelyard_simulator::measure::Segment;
 
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    // As another library writes them.
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Event {
+        #[prost(uint64, tag = "1")]
+        timestamp: u64,
+        #[prost(message, optional, tag = "4")]
+        sched_switch: Option<Switch>,
+        #[prost(message, optional, tag = "17")]
+        sched_wakeup: Option<Wake>,
+        #[prost(message, optional, tag = "20")]
+        sched_waking: Option<Wake>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Switch {
+        #[prost(string, tag = "1")]
+        prev_comm: String,
+        #[prost(int32, tag = "2")]
+        prev_pid: i32,
+        #[prost(int64, tag = "4")]
+        prev_state: i64,
+        #[prost(string, tag = "5")]
+        next_comm: String,
+        #[prost(int32, tag = "6")]
+        next_pid: i32,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Wake {
+        #[prost(string, tag = "1")]
+        comm: String,
+        #[prost(int32, tag = "2")]
+        pid: i32,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct CompactSched {
+        #[prost(uint64, repeated, tag = "1")]
+        switch_timestamp: Vec<u64>,
+        #[prost(int64, repeated, tag = "2")]
+        switch_prev_state: Vec<i64>,
+        #[prost(int32, repeated, tag = "3")]
+        switch_next_pid: Vec<i32>,
+        #[prost(string, repeated, tag = "5")]
+        intern_table: Vec<String>,
+        #[prost(uint32, repeated, tag = "6")]
+        switch_next_comm_index: Vec<u32>,
+        #[prost(uint64, repeated, tag = "7")]
+        waking_timestamp: Vec<u64>,
+        #[prost(int32, repeated, tag = "8")]
+        waking_pid: Vec<i32>,
+        #[prost(uint32, repeated, tag = "11")]
+        waking_comm_index: Vec<u32>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Process {
+        #[prost(int32, tag = "1")]
+        pid: i32,
+        #[prost(string, repeated, tag = "3")]
+        cmdline: Vec<String>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Thread {
+        #[prost(int32, tag = "1")]
+        tid: i32,
+        #[prost(string, tag = "2")]
+        name: String,
+        #[prost(int32, tag = "3")]
+        tgid: i32,
+    }
 
     #[derive(Clone, PartialEq, Message)]
     struct Trace {

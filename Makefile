@@ -80,14 +80,28 @@ bench: ## speed, instructions per event, memory, and SimSo beside it
 bench-live: lab ## instructions per scheduling decision in the real hosts
 	lab/bench-live
 
+# Of each reader: seconds, and how many readers at a time. Or `make fuzz readers="perfetto set"`.
+seconds := 60
+jobs := 1
+readers :=
+
 .PHONY: fuzz
-fuzz: ## each parser with random input for a minute; needs a nightly toolchain by rustup
+fuzz: ## every reader with random input, `seconds=60` each, `jobs=1` at a time; needs rustup's nightly
 	@scripts/install run
-	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	cd fuzz && for parser in $$(cargo +nightly fuzz list); do \
-		echo "== fuzz $$parser"; \
-		cargo +nightly fuzz run "$$parser" -- -max_total_time=60; \
-	done
+	@scripts/fuzz $(seconds) $(jobs) $(readers)
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## what `make fuzz` found, as little of it as reaches as much, into fuzz/corpus
+	@scripts/fuzz merge
+
+# Miri runs Rust and no C: what does not call the policies, and the two C boundaries with Rust behind them.
+.PHONY: miri
+miri: ## undefined behaviour in Rust, as far as it can run without C; needs rustup's nightly with miri
+	MIRIFLAGS=-Zmiri-disable-isolation scripts/miri
+
+.PHONY: thread-sanitizer
+thread-sanitizer: ## data races where there are threads; needs rustup's nightly with rust-src, and clang
+	scripts/thread-sanitizer
 
 .PHONY: xen
 xen: ## Debian's Xen with the scheduler built in, in target/xen

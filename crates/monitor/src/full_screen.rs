@@ -41,6 +41,8 @@ const DEADLY: [i32; 15] = [
     SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGIO, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP, SIGUSR1,
     SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
 ];
+/// What came is read within this time.
+const GLANCE: Duration = Duration::from_millis(1);
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
 
 /// The terminal before it was filled: all that a signal handler needs.
@@ -95,7 +97,7 @@ impl FullScreen {
     /// The next event, if one comes within this time.
     ///
     /// # Errors
-    /// Those of the terminal, and that it is gone: crossterm would wait for it for ever.
+    /// Those of the terminal, and that it is gone.
     pub fn event(&self, wait: Duration) -> io::Result<Option<Event>> {
         let mut keys = [PollFd::new(&self.before.keys, PollFlags::IN)];
         let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
@@ -107,7 +109,8 @@ impl FullScreen {
         if keys[0].revents().intersects(GONE) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if event::poll(Duration::ZERO)? { event::read().map(Some) } else { Ok(None) }
+        // It may go now: what reads it looks at the time, but does not look at all if there is none.
+        if event::poll(GLANCE)? { event::read().map(Some) } else { Ok(None) }
     }
 
     /// Gives the terminal back and stops, all that belongs to the same job of a shell, until the

@@ -565,6 +565,46 @@ impl std::error::Error for PolicyError {}
 mod tests {
     use super::*;
 
+    use std::ptr::null;
+
+    /// Of Rust's own constants, so that Miri (`make miri`), which runs no C, sees what is read of them.
+    #[test]
+    fn descriptions_are_read_within_their_bounds() {
+        let parameter = |value| ffi::CParameter {
+            name: c"slice_ns".as_ptr(),
+            unit: c"ns".as_ptr(),
+            minimum: 1,
+            maximum: 10,
+            help: c"help".as_ptr(),
+            source: c"source".as_ptr(),
+            value,
+        };
+        let parameters = [parameter([5, 6, 0, 0, 0]), parameter([7, 8, 0, 0, 0])];
+        let mut description = ffi::CDescription {
+            name: c"credit".as_ptr(),
+            help: c"help".as_ptr(),
+            vintage: [c"old".as_ptr(), c"new".as_ptr(), null(), null(), null()],
+            parameters: parameters.len() as u64,
+            parameter: parameters.as_ptr(),
+            disciplines: 3,
+            reason: null(),
+            known: [null(); ffi::VINTAGES],
+        };
+        let read = describe(&raw const description).unwrap();
+        assert_eq!(
+            (read.name, &read.vintages[..], read.reason),
+            ("credit", &["old", "new"][..], "")
+        );
+        assert_eq!(read.parameters[1].defaults, [7, 8]);
+        description.vintage = [null(); ffi::VINTAGES];
+        description.reason = c"it has no slices".as_ptr();
+        let read = describe(&raw const description).unwrap();
+        assert_eq!((read.parameters[0].defaults.len(), read.reason), (1, "it has no slices"));
+        assert!(describe(null()).is_none());
+        // SAFETY: a constant.
+        assert_eq!(unsafe { text(c"\xff".as_ptr()) }, "(not UTF-8)");
+    }
+
     #[test]
     fn every_default_is_in_range_and_readable() {
         let lists = disciplines().iter().map(|discipline| &discipline.parameters);

@@ -53,8 +53,11 @@ const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
     )),
 )]
 pub struct Arguments {
+    // No doc comments: clap would show them.
+    #[allow(missing_docs)]
     #[command(flatten)]
     pub color: colorchoice_clap::Color,
+    #[allow(missing_docs)]
     #[command(subcommand)]
     pub command: Command,
 }

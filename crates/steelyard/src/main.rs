@@ -1,64 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command `steelyard` (described in `docs/command.md`): what is asked for, and the exit code.
-
-mod arguments;
-mod compare;
-mod export;
-mod failure;
-mod import;
-mod interrupt;
-#[cfg(feature = "kvm")]
-mod kvm;
-mod monitor;
-mod policies;
-mod reproduce;
-mod terminal;
+//! The program `steelyard`.
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-
-use crate::arguments::{Arguments, Command};
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return terminal::usage(error),
-    };
-    arguments.color.write_global();
-    match run(&arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if let Some(message) = failure.message() {
-                terminal::error(&message);
-            }
-            ExitCode::from(failure.exit_code())
-        }
-    }
-}
-
-fn run(command: &Command) -> Result<(), Failure> {
-    let interrupt = Interrupt::watch()?;
-    match command {
-        Command::Compare(arguments) => compare::run(arguments, &interrupt),
-        Command::Reproduce(arguments) => reproduce::run(arguments, &interrupt),
-        Command::Policies { name, json } => policies::run(name.as_deref(), *json),
-        Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
-        #[cfg(feature = "kvm")]
-        Command::Kvm { command } => kvm::run(command, &interrupt),
-        Command::Top(arguments) => monitor::top(arguments, &interrupt),
-        Command::Record(arguments) => monitor::record(arguments, &interrupt),
-        Command::Convert { file, tsc_hz, output } => {
-            monitor::convert(file, *tsc_hz, output, &interrupt)
-        }
-        Command::Export(arguments) => export::run(arguments, &interrupt),
-        Command::Schema => terminal::print(&steelyard_scenario::schema()),
-        Command::Completions { shell } => {
-            let mut script = vec![];
-            clap_complete::generate(*shell, &mut Arguments::command(), "steelyard", &mut script);
-            terminal::print_own(&String::from_utf8_lossy(&script))
-        }
-    }
+    steelyard::main()
 }

@@ -11,6 +11,9 @@ use crate::scenarios::simulate;
 use crate::schema;
 use crate::values::{Number, Word, chance};
 
+/// vCPUs compute for so long at least.
+const LEAST_NS: u64 = 100;
+
 /// A policy by any name with any parameters, on a host of two pCPUs.
 pub fn policy(bytes: &[u8]) {
     let _ = any(&mut Unstructured::new(bytes));
@@ -50,7 +53,7 @@ fn any(bytes: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     let setup = setup(bytes)?;
-    simulate(&setup, &policy, 1 << 40);
+    simulate(&setup, &policy, 1 << 40, LEAST_NS);
     Ok(())
 }
 
@@ -73,8 +76,9 @@ fn setup(bytes: &mut Unstructured<'_>) -> Result<Setup> {
             let limit = Nanoseconds(bytes.arbitrary::<Number>()?.0.min(1 << 62));
             domain.boost = Some(Boost { limit, ratio_percent: bytes.int_in_range(0..=200)? });
         }
-        let time =
-            |bytes: &mut Unstructured<'_>| bytes.int_in_range(1..=20_000_000).map(Nanoseconds);
+        let time = |bytes: &mut Unstructured<'_>| {
+            bytes.int_in_range(LEAST_NS..=20_000_000).map(Nanoseconds)
+        };
         let threads = bytes.int_in_range(1..=4)?;
         domains.push(if chance(bytes, 1, 4)? {
             let (compute, hold) = (time(bytes)?, time(bytes)?);

@@ -219,7 +219,7 @@ fn structure(bytes: &mut Unstructured<'_>) -> Result<Structure> {
         host: Host {
             name: bytes.arbitrary::<Word>()?.0,
             source: bytes.arbitrary::<Word>()?.0,
-            pcpus: bytes.int_in_range(0..=3)?,
+            pcpus: bytes.int_in_range(1..=3)?,
             began_unix_ns: bytes.arbitrary::<Option<Number>>()?.map(|number| number.0),
             unseen: vec![],
         },
@@ -242,11 +242,7 @@ fn snapshot(
         let end_ns = if chance(bytes, 7, 8)? { time_ns } else { number(bytes)? };
         Ok((end_ns.saturating_sub(number(bytes)?), end_ns))
     };
-    // The number of a pCPU, if there are any.
-    let pcpu = |bytes: &mut Unstructured<'_>| match structure.host.pcpus {
-        0 => Ok(None),
-        pcpus => bytes.int_in_range(0..=pcpus - 1).map(Some),
-    };
+    let pcpu = |bytes: &mut Unstructured<'_>| bytes.int_in_range(0..=structure.host.pcpus - 1);
     for (domain, vcpu) in structure
         .domains
         .iter()
@@ -256,13 +252,13 @@ fn snapshot(
         vcpus.push(figures(bytes)?);
         while chance(bytes, 1, 2)? {
             let (start_ns, end_ns) = times(bytes)?;
-            let pcpu = if bytes.arbitrary()? { pcpu(bytes)? } else { None };
+            let pcpu = if bytes.arbitrary()? { Some(pcpu(bytes)?) } else { None };
             segments.push(Segment { domain, vcpu, pcpu, start_ns, end_ns });
         }
     }
     while chance(bytes, 1, 4)? {
         let (start_ns, end_ns) = times(bytes)?;
-        let Some(pcpu) = pcpu(bytes)? else { break };
+        let pcpu = pcpu(bytes)?;
         let name = bytes.arbitrary::<Word>()?.0.into();
         others.push(OtherRun { name, pcpu, start_ns, end_ns });
     }

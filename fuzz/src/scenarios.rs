@@ -59,7 +59,7 @@ pub fn simulation(bytes: &[u8]) {
     };
     assert_eq!(loaded.setup.validate(), Ok(()));
     for policy in loaded.policies.iter().take(4) {
-        simulate(&loaded.setup, &policy.policy, loaded.length.0);
+        simulate(&loaded.setup, &policy.policy, loaded.length.0, 1);
     }
 }
 
@@ -69,9 +69,13 @@ const MOST_PCPUS: u32 = 16;
 const MOST_THREADS: u32 = 256;
 /// So much happens in a simulation, about.
 const EVENTS: u64 = 2_000;
+/// A simulation is looked at so often at most, and this far it goes in between if a vCPU may do something every ns.
+const LOOKS: u32 = 100;
+const STEP_NS: u64 = 1_000_000;
 
-/// Simulates a while of a host that is not too large: every ns of every vCPU and pCPU is accounted for.
-pub fn simulate(setup: &Setup, policy: &Policy, length_ns: u64) {
+/// Simulates a while of a host that is not too large: every ns of every vCPU and pCPU is accounted for. `least_ns`:
+/// no vCPU computes for less at a time.
+pub fn simulate(setup: &Setup, policy: &Policy, length_ns: u64, least_ns: u64) {
     let vcpus = setup.domains.iter().map(|domain| domain.vcpus).fold(0, u32::saturating_add);
     let tasks = setup.domains.iter().flat_map(|domain| &domain.task);
     let threads = tasks.map(|task| task.threads).fold(0, u32::saturating_add);
@@ -79,15 +83,19 @@ pub fn simulate(setup: &Setup, policy: &Policy, length_ns: u64) {
         return;
     }
     let mut simulation = Simulation::new(setup, policy, 1).expect("it passed all checks");
-    // Who knows how much happens in a time: twice as far each time, until enough did.
+    // Who knows how much happens in a time: twice as far each time, until enough did. But not much further: what
+    // slept for long may do much at once.
+    let step_ns = STEP_NS.saturating_mul(least_ns / 10).max(STEP_NS);
     let mut until_ns = 1_000.min(length_ns);
+    let mut looks = 0;
     let run = loop {
         simulation.run_until(until_ns);
         let run = simulation.measure();
-        if until_ns == length_ns || run.events.total() > EVENTS {
+        looks += 1;
+        if until_ns == length_ns || looks == LOOKS || run.events.total() > EVENTS {
             break run;
         }
-        until_ns = (until_ns * 2).min(length_ns);
+        until_ns = (until_ns + until_ns.min(step_ns)).min(length_ns);
     };
     assert_eq!(run.elapsed_ns, until_ns);
     let mut gotten_ns = 0;

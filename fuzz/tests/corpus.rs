@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 use std::{fs, panic, process, thread};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -20,14 +20,20 @@ const MOST_SECONDS: i64 = 10;
 /// One that does not end at all ends the test, however busy the machine is.
 const NEVER: Duration = Duration::from_secs(300);
 
-fn take(target: &Target, what: &str, input: &[u8]) {
+/// What is being taken, and since when; nothing between two of them.
+type Now = Mutex<Option<(String, Instant)>>;
+
+fn take(target: &Target, what: &str, input: &[u8], now: &Now) {
     let name = target.name;
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-last"));
+    fs::write(&file, input).expect("a file can be written");
+    let doing = format!("{name} with {what}, which is in {}", file.display());
+    *now.lock().expect("nobody panics with it") = Some((doing, Instant::now()));
     let begin_s = clock_gettime(ClockId::ThreadCPUTime).tv_sec;
     let bytes = panic::catch_unwind(|| target.take(input)).unwrap_or_else(|_| {
-        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-failed"));
-        fs::write(&file, input).expect("a file can be written");
         panic!("{name} fails with {what}, which is in {}", file.display());
     });
+    *now.lock().expect("nobody panics with it") = None;
     let took_s = clock_gettime(ClockId::ThreadCPUTime).tv_sec - begin_s;
     assert!(bytes <= MOST_BYTES, "{name} holds {bytes} bytes with {what}");
     assert!(took_s <= MOST_SECONDS, "{name} takes {took_s} s with {what}");
@@ -75,39 +81,35 @@ fn input(random: &mut Xoshiro256PlusPlus, corpus: &[(String, Vec<u8>)], longest:
 
 #[test]
 fn every_target_takes_any_input() {
-    let executions = AtomicU64::new(0);
-    let targets: std::sync::Mutex<VecDeque<_>> = std::sync::Mutex::new(TARGETS.iter().collect());
-    let next = || targets.lock().ok()?.pop_front();
+    let targets: Mutex<VecDeque<_>> = Mutex::new(TARGETS.iter().collect());
+    let next = || targets.lock().expect("nobody panics with it").pop_front();
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let doing: Vec<Now> = (0..workers).map(|_| Mutex::new(None)).collect();
     thread::scope(|scope| {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..workers)
-            .map(|_| {
-                scope.spawn(|| {
-                    while let Some(target) = next() {
-                        let corpus = corpus(target.name);
-                        for (file, input) in &corpus {
-                            take(target, file, input);
-                            executions.fetch_add(1, Ordering::Relaxed);
-                        }
-                        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-                        for number in 0..EXECUTIONS {
-                            let input = input(&mut random, &corpus, target.longest);
-                            take(target, &format!("input {number}"), &input);
-                            executions.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                })
-            })
-            .collect();
-        let (mut before, mut since) = (0, std::time::Instant::now());
+        let work = |now: &Now| {
+            while let Some(target) = next() {
+                let corpus = corpus(target.name);
+                for (file, input) in &corpus {
+                    take(target, file, input, now);
+                }
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+                for number in 0..EXECUTIONS {
+                    let input = input(&mut random, &corpus, target.longest);
+                    take(target, &format!("input {number}"), &input, now);
+                }
+            }
+        };
+        let workers: Vec<_> = doing.iter().map(|now| scope.spawn(move || work(now))).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
             thread::sleep(Duration::from_millis(100));
-            let now = executions.load(Ordering::Relaxed);
-            if now != before {
-                (before, since) = (now, std::time::Instant::now());
-            } else if since.elapsed() > NEVER {
-                eprintln!("an execution does not end within {NEVER:?}");
-                process::abort();
+            for now in &doing {
+                match &*now.lock().expect("nobody panics with it") {
+                    Some((what, since)) if since.elapsed() > NEVER => {
+                        eprintln!("no end within {NEVER:?}: {what}");
+                        process::abort();
+                    }
+                    _ => {}
+                }
             }
         }
     });

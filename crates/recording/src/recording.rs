@@ -583,7 +583,7 @@ fn read_member(
             _ => Stop::Damaged,
         }
     })?;
-    if head.format != FORMAT || head.structure.host.pcpus > MAX_PCPU + 1 {
+    if head.format != FORMAT || !(1..=MAX_PCPU + 1).contains(&head.structure.host.pcpus) {
         return Err(Stop::Damaged);
     }
     if head.version != VERSION {

@@ -367,7 +367,7 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
     segments.sort_by_key(|segment| (segment.end_ns, segment.start_ns));
     others.sort_by_key(|run| run.end_ns);
     let runs = segments.iter().filter_map(|segment| segment.pcpu);
-    let pcpus = runs.chain(others.iter().map(|run| run.pcpu)).max().map_or(0, |pcpu| pcpu + 1);
+    let pcpus = runs.chain(others.iter().map(|run| run.pcpu)).max()? + 1;
     let host = Host {
         name: kept.unwrap_or_default(),
         source: "a trace".to_owned(),

@@ -400,7 +400,7 @@ impl Digest {
                 let waited_ns = since(|figures| figures.waited_ns).min(elapsed_ns);
                 let switches = since(|figures| figures.switches);
                 let waits = |figures: Figures| figures.waits.unwrap_or_default().histogram;
-                events.switches += switches;
+                events.switches = events.switches.saturating_add(switches);
                 events.wakes += load.wakes;
                 events.blocks += load.wakes;
                 process.times.push(TimeMeasure {

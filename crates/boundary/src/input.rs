@@ -24,6 +24,8 @@ pub const UNPACKED_LEAST_BYTES: u64 = 64 << 20;
 pub const UNPACKED_RATIO: u64 = 200;
 /// ... but never to more.
 pub const UNPACKED_BYTES: u64 = 1 << 30;
+/// A line that is unpacked counts as so many bytes more: looking at an empty one takes as long.
+pub const UNPACKED_LINE_BYTES: u64 = 32;
 /// What is held of an input, such as runs and waits, takes at most so much memory. Putting it in order
 /// and making something of it takes as much again, and more for a moment.
 pub const MEMORY_BYTES: usize = 256 << 20;
@@ -138,8 +140,10 @@ impl Budget {
         self.read.set(self.read.get().saturating_add(bytes as u64));
     }
 
-    fn add_unpacked(&self, bytes: usize) -> Result<(), OverBudget> {
-        let unpacked = self.unpacked.get().saturating_add(bytes as u64);
+    fn add_unpacked(&self, bytes: &[u8]) -> Result<(), OverBudget> {
+        let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let counted = bytes.len() as u64 + UNPACKED_LINE_BYTES * lines;
+        let unpacked = self.unpacked.get().saturating_add(counted);
         self.unpacked.set(unpacked);
         let in_proportion = self.read.get().saturating_mul(UNPACKED_RATIO);
         let most = in_proportion.clamp(UNPACKED_LEAST_BYTES, UNPACKED_BYTES);
@@ -235,7 +239,7 @@ pub struct Unpacked<D> {
 impl<D: Read> Read for Unpacked<D> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.decoder.read(buffer)?;
-        self.budget.add_unpacked(length)?;
+        self.budget.add_unpacked(&buffer[..length])?;
         Ok(length)
     }
 }
@@ -259,20 +263,21 @@ mod tests {
     struct Bomb {
         budget: Budget,
         packed: usize,
+        byte: u8,
     }
 
     impl Read for Bomb {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.budget.add_read(self.packed);
-            buffer.fill(0);
+            buffer.fill(self.byte);
             Ok(buffer.len())
         }
     }
 
     /// How much comes out of a bomb of which so many bytes are read for each MiB.
-    fn out_of_bomb(packed: usize) -> u64 {
+    fn out_of_bomb(packed: usize, byte: u8) -> u64 {
         let budget = Budget::default();
-        let mut unpacked = budget.unpacked(Bomb { budget: budget.clone(), packed });
+        let mut unpacked = budget.unpacked(Bomb { budget: budget.clone(), packed, byte });
         let mut buffer = vec![0; 1 << 20];
         let error = (0..1 << 20).find_map(|_| unpacked.read(&mut buffer).err());
         assert_eq!(over_budget(&error.unwrap()), Some(OverBudget::Unpacked));
@@ -282,11 +287,13 @@ mod tests {
     #[test]
     fn bombs_end_at_the_limit() {
         let mib = 1 << 20;
-        assert_eq!(out_of_bomb(1), UNPACKED_LEAST_BYTES + mib);
-        assert_eq!(out_of_bomb(mib as usize), UNPACKED_BYTES + mib);
+        assert_eq!(out_of_bomb(1, 0), UNPACKED_LEAST_BYTES + mib);
+        assert_eq!(out_of_bomb(mib as usize, 0), UNPACKED_BYTES + mib);
         // It gives more than is allowed for each byte, so the least is all there is.
         let thin = mib / UNPACKED_RATIO / 2;
-        assert_eq!(out_of_bomb(thin as usize), UNPACKED_LEAST_BYTES + mib);
+        assert_eq!(out_of_bomb(thin as usize, 0), UNPACKED_LEAST_BYTES + mib);
+        // Empty lines: 2 MiB and a little.
+        assert_eq!(out_of_bomb(1, b'\n'), 2 * mib * (1 + UNPACKED_LINE_BYTES));
     }
 
     #[test]

@@ -326,7 +326,8 @@ SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	if (!sv->reserved) {
 		struct sedf_queue *sq = sedf_queue(q);
 
-		sv->spare_left_ns -= sy_min(sv->spare_left_ns, ran_ns);
+		if (sv->spare_ns < SY_FOREVER)
+			sv->spare_left_ns -= sy_min(sv->spare_left_ns, ran_ns);
 		if (sv->claim_ns) {
 			sv->claim_ns -= sy_min(sv->claim_ns, ran_ns);
 		} else {

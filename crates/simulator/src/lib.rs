@@ -41,6 +41,7 @@
 //! whole program.
 
 pub mod config;
+mod engine;
 mod estimate;
 mod fairness;
 mod idleness;

@@ -6,16 +6,24 @@
 //! of vCPUs that wait in a real queue is cheaper than any tree, and walking it in order is what
 //! policies ask for.
 
+/// A place in a queue: `struct waiting` of `host.c`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Waiting {
+    pub key: u64,
+    pub vcpu: u32,
+}
+
 #[derive(Default)]
 pub(crate) struct RunQueue {
     /// The waiting ones from `first` on; what is before them is room.
-    entries: Vec<(u64, u32)>,
+    entries: Vec<Waiting>,
     first: usize,
 }
 
 impl RunQueue {
     #[inline]
-    fn waiting(&self) -> &[(u64, u32)] {
+    pub fn waiting(&self) -> &[Waiting] {
         &self.entries[self.first..]
     }
 
@@ -29,18 +37,18 @@ impl RunQueue {
         // Most newcomers go last.
         let waiting = self.waiting();
         match waiting.last() {
-            Some(&(last, _)) if last > key => {
-                let place = waiting.partition_point(|&(other, _)| other <= key);
+            Some(last) if last.key > key => {
+                let place = waiting.partition_point(|other| other.key <= key);
                 if self.first > 0 && place <= waiting.len() / 2 {
                     let before = self.first..self.first + place;
                     self.first -= 1;
                     self.entries.copy_within(before, self.first);
-                    self.entries[self.first + place] = (key, vcpu);
+                    self.entries[self.first + place] = Waiting { key, vcpu };
                 } else {
-                    self.entries.insert(self.first + place, (key, vcpu));
+                    self.entries.insert(self.first + place, Waiting { key, vcpu });
                 }
             }
-            _ => self.entries.push((key, vcpu)),
+            _ => self.entries.push(Waiting { key, vcpu }),
         }
     }
 
@@ -57,8 +65,8 @@ impl RunQueue {
             return;
         }
         let waiting = self.waiting();
-        let place = waiting.partition_point(|&(other, _)| other < key);
-        let offset = waiting[place..].iter().position(|&(_, other)| other == vcpu);
+        let place = waiting.partition_point(|other| other.key < key);
+        let offset = waiting[place..].iter().position(|other| other.vcpu == vcpu);
         debug_assert!(offset.is_some());
         if let Some(offset) = offset {
             self.entries.remove(self.first + place + offset);
@@ -72,24 +80,24 @@ impl RunQueue {
 
     #[inline]
     pub fn first(&self) -> Option<u32> {
-        self.waiting().first().map(|&(_, vcpu)| vcpu)
+        self.waiting().first().map(|first| first.vcpu)
     }
 
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.waiting().iter().map(|&(_, vcpu)| vcpu)
+        self.waiting().iter().map(|waiting| waiting.vcpu)
     }
 
     /// Gives every vCPU a new key and sorts; equal keys stay in the order in which they stand.
     pub fn resort(&mut self, mut key: impl FnMut(u32) -> u64) {
         let waiting = &mut self.entries[self.first..];
         for entry in &mut *waiting {
-            entry.0 = key(entry.1);
+            entry.key = key(entry.vcpu);
         }
         // Insertion sort: stable, without allocation, and linear on what is nearly sorted.
         for end in 1..waiting.len() {
             let mut place = end;
-            while place > 0 && waiting[place - 1].0 > waiting[place].0 {
+            while place > 0 && waiting[place - 1].key > waiting[place].key {
                 waiting.swap(place - 1, place);
                 place -= 1;
             }

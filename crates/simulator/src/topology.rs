@@ -12,8 +12,8 @@ use crate::config::Host;
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
     pub pcpus: u32,
-    threads_per_core: u32,
-    pcpus_per_socket: u32,
+    pub threads_per_core: u32,
+    pub pcpus_per_socket: u32,
 }
 
 impl Topology {
@@ -23,20 +23,6 @@ impl Topology {
             threads_per_core: host.threads_per_core,
             pcpus_per_socket: host.cores_per_socket * host.threads_per_core,
         }
-    }
-
-    pub fn core(&self, pcpu: u32) -> Range<u32> {
-        let first = pcpu - pcpu % self.threads_per_core;
-        first..first + self.threads_per_core
-    }
-
-    pub fn socket(&self, pcpu: u32) -> Range<u32> {
-        let first = pcpu - pcpu % self.pcpus_per_socket;
-        first..first + self.pcpus_per_socket
-    }
-
-    pub fn has_threads(&self) -> bool {
-        self.threads_per_core > 1
     }
 
     pub fn same_core(&self, a: u32, b: u32) -> bool {
@@ -98,30 +84,9 @@ impl Mask {
         self.0[member as usize / 64] >> (member % 64) & 1 != 0
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|&word| word == 0)
-    }
-
-    /// The first member of both sets at or after `from` and before `end`.
-    #[inline]
-    pub fn first_common(&self, other: &Mask, range: Range<u32>) -> Option<u32> {
-        let mut from = range.start;
-        while from < range.end {
-            let word = from as usize / 64;
-            let bits = (self.0[word] & other.0[word]) >> (from % 64);
-            if bits != 0 {
-                let found = from + bits.trailing_zeros();
-                return (found < range.end).then_some(found);
-            }
-            from = (word as u32 + 1) * 64;
-        }
-        None
-    }
-
-    /// The first member at or after `from` and before `end`.
-    #[inline]
-    pub fn first(&self, range: Range<u32>) -> Option<u32> {
-        self.first_common(self, range)
+    /// Its bits, 64 to a word.
+    pub fn words(&self) -> &[u64] {
+        &self.0
     }
 }
 
@@ -143,18 +108,5 @@ mod tests {
             }
         }
         assert_eq!(topology.queues(Scope::Socket, 16), [0..16, 16..20, 20..36, 36..40]);
-        assert_eq!(topology.core(5), 4..6);
-        assert_eq!(topology.socket(25), 20..40);
-    }
-
-    #[test]
-    fn masks_find_what_is_common() {
-        let a = Mask::of(200, [3, 64, 130, 199]);
-        let b = Mask::of(200, [4, 130, 199]);
-        assert_eq!(a.first_common(&b, 0..200), Some(130));
-        assert_eq!(a.first_common(&b, 131..200), Some(199));
-        assert_eq!(a.first_common(&b, 131..199), None);
-        assert_eq!(a.first(4..200), Some(64));
-        assert!(Mask::empty(10).is_empty() && !a.is_empty());
     }
 }

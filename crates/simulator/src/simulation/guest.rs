@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 
 use crate::config::GuestLocks;
+use crate::engine::Status;
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
-use super::{Domain, NONE, Simulation, Status, Thread, Vcpu};
+use super::{Domain, NONE, Simulation, Thread, Vcpu};
 
 /// How much CPU time a sleeper may have missed and still catch up, and how far behind a thread must
 /// be to preempt when it wakes: Linux's defaults on one CPU.
@@ -114,10 +115,10 @@ impl Simulation {
     pub(super) fn progress(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
-        if entry.current == NONE || elapsed_ns == 0 {
+        if entry.engine.current == NONE || elapsed_ns == 0 {
             return;
         }
-        let vcpu = &mut self.vcpus[entry.current as usize];
+        let vcpu = &mut self.vcpus[entry.engine.current as usize];
         let thread = &mut self.threads[vcpu.thread as usize];
         vcpu.ran(thread, elapsed_ns);
     }
@@ -127,8 +128,8 @@ impl Simulation {
     #[inline(always)]
     pub(super) fn arm(&mut self, pcpu: u32) {
         let entry = &self.pcpus[pcpu as usize];
-        let vcpu = &self.vcpus[entry.current as usize];
-        let domain = &self.domains[vcpu.domain as usize];
+        let vcpu = &self.vcpus[entry.engine.current as usize];
+        let domain = &self.domains[vcpu.engine.domain as usize];
         let look_ns = look_ns(self.now_ns, vcpu, domain, &self.threads);
         self.timers.set(pcpu, entry.slice_end_ns.min(look_ns));
     }
@@ -138,7 +139,7 @@ impl Simulation {
         // As [`Simulation::progress`] does, and then on with the same vCPU and thread.
         let entry = &mut self.pcpus[pcpu as usize];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
-        let current = entry.current;
+        let current = entry.engine.current;
         let slice_ends = entry.slice_end_ns <= self.now_ns;
         let vcpu = &mut self.vcpus[current as usize];
         let thread = &mut self.threads[vcpu.thread as usize];
@@ -161,7 +162,7 @@ impl Simulation {
         }
         // Interrupted pCPUs choose when the event is over, and are armed then.
         let entry = &self.pcpus[pcpu as usize];
-        if entry.current != NONE && !entry.interrupted {
+        if entry.engine.current != NONE && entry.engine.interrupted == 0 {
             self.arm(pcpu);
         }
     }
@@ -170,7 +171,7 @@ impl Simulation {
     #[inline]
     pub(super) fn guest_start(&mut self, vcpu: u32) {
         let entry = &self.vcpus[vcpu as usize];
-        if !self.domains[entry.domain as usize].guest.ready.is_empty() {
+        if !self.domains[entry.engine.domain as usize].guest.ready.is_empty() {
             self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
         }
         let thread = self.vcpus[vcpu as usize].thread;
@@ -297,7 +298,7 @@ impl Simulation {
                 Step::End => {
                     entry.status = ThreadStatus::Ended;
                     self.leave_vcpu(pcpu);
-                    if self.pcpus[pcpu as usize].current == NONE {
+                    if self.pcpus[pcpu as usize].engine.current == NONE {
                         return;
                     }
                     continue;
@@ -306,7 +307,7 @@ impl Simulation {
             if sleeps {
                 self.threads[thread as usize].status = ThreadStatus::Asleep;
                 self.leave_vcpu(pcpu);
-                if self.pcpus[pcpu as usize].current == NONE {
+                if self.pcpus[pcpu as usize].engine.current == NONE {
                     return;
                 }
             }
@@ -315,9 +316,9 @@ impl Simulation {
 
     /// The thread on the pCPU's vCPU has left it: another comes, or the vCPU blocks.
     fn leave_vcpu(&mut self, pcpu: u32) {
-        let vcpu = self.pcpus[pcpu as usize].current;
+        let vcpu = self.pcpus[pcpu as usize].engine.current;
         let entry = &self.vcpus[vcpu as usize];
-        match self.first_ready(entry.domain, vcpu) {
+        match self.first_ready(entry.engine.domain, vcpu) {
             Some(next) => self.pick(vcpu, next),
             None => {
                 self.vcpus[vcpu as usize].thread = NONE;
@@ -359,7 +360,7 @@ impl Simulation {
     /// more than the margin; if that is in the kernel, as soon as it leaves it.
     fn rotate(&mut self, vcpu: u32, margin_ns: u64) {
         let target = &mut self.vcpus[vcpu as usize];
-        let (domain, current) = (target.domain, target.thread);
+        let (domain, current) = (target.engine.domain, target.thread);
         self.threads[current as usize].resched = false;
         if target.guest_left_ns == 0 {
             target.guest_left_ns = self.domains[domain as usize].guest.slice_ns;
@@ -387,22 +388,22 @@ impl Simulation {
         entry.vruntime_ns =
             entry.vruntime_ns.max(domain.guest.least_ns.saturating_sub(SLEEPER_CREDIT_NS));
         let home = if bound { entry.bound } else { home };
-        let mut free = [home].into_iter().chain(domain.vcpus.clone().filter(|_| !bound));
+        let mut free = [home].into_iter().chain(domain.vcpus().filter(|_| !bound));
         if let Some(vcpu) = free.find(|&vcpu| self.vcpus[vcpu as usize].thread == NONE) {
             self.put(vcpu, thread);
             self.vcpu_wake(vcpu);
             return;
         }
         entry.status = ThreadStatus::Ready;
-        let (key, vcpus) = (entry.vruntime_ns, domain.vcpus.clone());
+        let (key, vcpus) = (entry.vruntime_ns, domain.vcpus());
         let domain = entry.domain as usize;
         self.domains[domain].guest.ready.insert(key, thread);
         // Running siblings must look at the queue in time; home may be preempted at once, unless its
         // thread is about to leave it anyway.
         for vcpu in vcpus {
             let entry = &self.vcpus[vcpu as usize];
-            if entry.status == Status::Running {
-                let pcpu = entry.ran_on;
+            if entry.engine.status == Status::Running {
+                let pcpu = entry.engine.ran_on;
                 self.progress(pcpu);
                 let current = self.vcpus[vcpu as usize].thread;
                 if vcpu == home && self.threads[current as usize].status == ThreadStatus::Current {
@@ -422,7 +423,7 @@ impl Simulation {
 
     /// The thread on the pCPU has spun for the whole window: the hardware reports it.
     fn pause_loop_exit(&mut self, pcpu: u32) {
-        let vcpu = self.pcpus[pcpu as usize].current;
+        let vcpu = self.pcpus[pcpu as usize].engine.current;
         self.exit(vcpu);
         let thread = self.vcpus[vcpu as usize].thread;
         self.threads[thread as usize].left_ns = self.costs.pause_loop_window.0.max(1);
@@ -439,7 +440,7 @@ impl Simulation {
             return;
         };
         if self.spins_on_pcpu(heir) {
-            let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].ran_on;
+            let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].engine.ran_on;
             self.progress(pcpu);
             self.take_lock(heir);
             self.arm(pcpu);
@@ -450,7 +451,7 @@ impl Simulation {
 
     fn spins_on_pcpu(&self, thread: u32) -> bool {
         let vcpu = self.threads[thread as usize].vcpu;
-        self.vcpus[vcpu as usize].status == Status::Running
+        self.vcpus[vcpu as usize].engine.status == Status::Running
     }
 
     fn take_lock(&mut self, thread: u32) {

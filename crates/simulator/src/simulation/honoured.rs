@@ -5,7 +5,9 @@ use steelyard_policy::ffi;
 
 use crate::measure::{Setting, TimeMeasure, Unhonoured, VcpuMeasure};
 
-use super::{EVERYWHERE, Simulation, Status};
+use crate::engine::Status;
+
+use super::{EVERYWHERE, Simulation};
 
 /// A cap holds up to this much more, beside what its period allows: what a flat debit does not see.
 const ABOVE_CAP: f64 = 1.02;
@@ -38,7 +40,7 @@ impl Simulation {
     /// Where accounting judges, each vCPU may have saved the credits of one, and run through one more
     /// before it is parked.
     fn cap_exceeded(&self, domain: usize, time: &TimeMeasure) -> Option<Unhonoured> {
-        let settings = &self.domains[domain].state.settings;
+        let settings = &self.domains[domain].engine.state.settings;
         let cap_percent = self.domains[domain].cap_percent;
         if cap_percent == 0 {
             return None;
@@ -49,7 +51,7 @@ impl Simulation {
         if heeded {
             let period_ns = period_ns.max(settings.period_ns) as f64;
             most_ns += f64::from(cap_percent) / 100.0 * period_ns;
-            most_ns += 2.0 * self.account_ns as f64 * self.domains[domain].vcpus.len() as f64;
+            most_ns += 2.0 * self.account_ns as f64 * self.domains[domain].vcpus().len() as f64;
         }
         (time.gotten_ns as f64 > most_ns).then(|| Unhonoured {
             setting: Setting::Cap,
@@ -61,7 +63,7 @@ impl Simulation {
 
     /// The host keeps pins whatever the policy, so this finds faults of the host.
     fn pin_left(&self, domain: usize) -> Option<Unhonoured> {
-        let vcpus = self.domains[domain].vcpus.clone();
+        let vcpus = self.domains[domain].vcpus();
         let outside_ns: u64 = vcpus.map(|vcpu| self.vcpus[vcpu as usize].times.outside_ns).sum();
         (outside_ns > 0).then(|| Unhonoured {
             setting: Setting::Pin,
@@ -74,7 +76,7 @@ impl Simulation {
     /// What is reserved for a vCPU is its part of the time in which it had work, and no more than it
     /// would use if it never waited. It is missed if neither was given.
     fn reservation_missed(&self, domain: usize, vcpus: &[VcpuMeasure]) -> Option<Unhonoured> {
-        let settings = &self.domains[domain].state.settings;
+        let settings = &self.domains[domain].engine.state.settings;
         if settings.reserved_ns == 0 || settings.period_ns == 0 {
             return None;
         }
@@ -142,10 +144,14 @@ impl Simulation {
     /// The same of the wait that lasts, if one does.
     pub(super) fn open_beside_idle_ns(&self, vcpu: u32) -> u64 {
         let entry = &self.vcpus[vcpu as usize];
-        let queued_ns = match entry.queued {
+        let queued_ns = match entry.engine.queued {
             true => self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns,
             false => 0,
         };
-        if entry.status == Status::Waiting { entry.times.beside_idle_now_ns + queued_ns } else { 0 }
+        if entry.engine.status == Status::Waiting {
+            entry.times.beside_idle_now_ns + queued_ns
+        } else {
+            0
+        }
     }
 }

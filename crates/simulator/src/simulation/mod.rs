@@ -12,10 +12,12 @@ mod io;
 mod observe;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use steelyard_policy::{Parameters, Policy, Settings, ffi};
 
 use crate::config::{ConfigError, Costs, Io, Setup};
+use crate::engine::{self, NONE};
 use crate::idleness::Idleness;
 use crate::measure::{Events, Trace};
 use crate::random::Random;
@@ -24,9 +26,6 @@ use crate::timers::Timers;
 use crate::topology::{Mask, Topology};
 use crate::waits::WaitRecorder;
 use crate::workload::{Backend, Order, Packet, Program};
-
-/// No index.
-const NONE: u32 = u32::MAX;
 
 /// The first of the sets of pCPUs that vCPUs may use: all.
 const EVERYWHERE: u32 = 0;
@@ -40,21 +39,20 @@ pub struct Simulation {
     topology: Topology,
     costs: Costs,
     io: Io,
-    tick_ns: u64,
     account_ns: u64,
     sample_ns: u64,
     /// Waits longer than this are late.
     late_ns: u64,
     timer_base: TimerBase,
-    /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`].
+    /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`]. And all their words.
     allowed: Vec<Mask>,
+    allowed_words: Vec<u64>,
 
     // The host.
     now_ns: u64,
     end_ns: u64,
     timers: Timers,
-    accounting: ffi::Accounting,
-    governor: ffi::Governor,
+    host: engine::Host,
     pcpus: Vec<Pcpu>,
     queues: Vec<Queue>,
     domains: Vec<Domain>,
@@ -62,13 +60,11 @@ pub struct Simulation {
     /// pCPUs with no vCPU that nobody has interrupted yet.
     idle: Mask,
     /// Queues in which a vCPU waits.
-    nonempty: Mask,
+    waited: Mask,
     /// pCPUs that must choose again, in the order in which they were interrupted.
     interrupted: Vec<u32>,
     /// Queues that asked for balance.
     unbalanced: VecDeque<u32>,
-    /// Where the search for an idle pCPU in rotation goes on.
-    rotor: u32,
     /// Domains in the order in which accounting visits them.
     account_order: Vec<u32>,
 
@@ -101,17 +97,9 @@ struct TimerBase {
 
 #[repr(C, align(64))]
 struct Pcpu {
-    state: ffi::Pcpu,
-    /// The vCPU that runs here.
-    current: u32,
-    queue: u32,
+    engine: engine::Pcpu,
     /// The vCPU that ran here last, whose data is in the caches.
     last: u32,
-    interrupted: bool,
-    /// Up to when `current` was charged.
-    charged_ns: u64,
-    /// Time between ticks, of the tick that comes.
-    tick_ns: u64,
     /// Up to when the guest's progress was worked out.
     progress_ns: u64,
     /// When to choose again.
@@ -126,21 +114,37 @@ struct Pcpu {
 
 #[repr(C, align(64))]
 struct Queue {
+    engine: engine::Queue,
     waiting: RunQueue,
-    state: ffi::Queue,
-    pcpus: Vec<u32>,
     /// Every vCPU that belongs here.
     members: Vec<u32>,
-    /// Balances so far.
-    balances: u32,
+}
+
+impl Queue {
+    /// The engine sees who waits, after a change.
+    #[inline(always)]
+    fn show_waiting(&mut self) {
+        let waiting = self.waiting.waiting();
+        self.engine.waiting = waiting.as_ptr();
+        self.engine.waiting_count = waiting.len() as u32;
+    }
+
+    /// The engine sees who belongs here, after a change.
+    fn show_members(&mut self) {
+        self.engine.members = self.members.as_ptr();
+        self.engine.members_count = self.members.len() as u32;
+    }
+
+    fn pcpus(&self) -> Range<u32> {
+        self.engine.first_pcpu..self.engine.first_pcpu + self.engine.state.pcpus
+    }
 }
 
 #[repr(C, align(64))]
 struct Domain {
+    engine: engine::Domain,
     guest: guest::GuestKernel,
-    vcpus: std::ops::Range<u32>,
-    state: ffi::Domain,
-    tasks: std::ops::Range<u32>,
+    tasks: Range<u32>,
     name: String,
     weight: u32,
     cap_percent: u32,
@@ -151,47 +155,43 @@ struct Domain {
     sampled: ffi::Sample,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    Blocked,
-    Waiting,
-    Running,
+impl Domain {
+    fn vcpus(&self) -> Range<u32> {
+        self.engine.first_vcpu..self.engine.end_vcpu
+    }
 }
 
 #[repr(C, align(64))]
 struct Vcpu {
-    state: ffi::Vcpu,
-    domain: u32,
+    engine: engine::Vcpu,
+    /// Set of pCPUs that it may use.
+    allowed: u32,
     /// Guest thread that it runs.
     thread: u32,
-    queue: u32,
-    allowed: u32,
-    /// A running vCPU: the pCPU whose queue it moves to when it stops.
-    move_to: u32,
-    /// pCPU on which it ran last, and until when.
-    ran_on: u32,
+    /// Until when it ran last.
     left_ns: u64,
-    status: Status,
-    /// Kept off the queue by a cap or reservation.
-    parked: bool,
-    /// Woken and not yet run.
-    woken: bool,
-    /// In the queue, with this key.
-    queued: bool,
     /// Idleness of the pCPUs that it may use when it was queued.
     idle_mark_ns: u64,
     /// Place among the queue's members.
     member: u32,
-    key: u64,
     /// CPU time left before the guest's scheduler looks whether another thread should run.
     guest_left_ns: u64,
     /// CPU time that it still owes to the machinery.
     debt_ns: u64,
-    /// Since when it has this status, and since when it is parked.
-    since_ns: u64,
-    parked_ns: u64,
     times: observe::Times,
     waits: WaitRecorder,
+}
+
+impl Vcpu {
+    /// Since when it has its status.
+    fn since_ns(&self) -> u64 {
+        self.engine.since_ns - EPOCH_NS
+    }
+
+    /// Whether it waits, but is kept off its queue.
+    fn is_kept(&self) -> bool {
+        self.engine.parked && self.engine.status == engine::Status::Waiting
+    }
 }
 
 #[repr(C, align(64))]
@@ -250,6 +250,9 @@ pub(crate) mod sizes {
     pub const TIMER: usize = crate::timers::TIMER_BYTES;
 }
 
+// SAFETY: the pointers in it are into what it owns itself, and are used by calls that borrow all of it.
+unsafe impl Send for Simulation {}
+
 impl Simulation {
     /// A host at time 0.
     ///
@@ -260,12 +263,12 @@ impl Simulation {
         let parameters = policy.parameters().clone();
         let topology = Topology::new(&setup.host);
         let pcpus = topology.pcpus;
+        let vcpus = setup.domains.iter().map(|domain| domain.vcpus as usize).sum();
         let mut simulation = Simulation {
             label: policy.to_string(),
             seed,
             costs: setup.host.costs.clone(),
             io: setup.host.io.clone(),
-            tick_ns: ffi::sy_tick_ns(&parameters),
             account_ns: ffi::sy_account_ns(&parameters),
             sample_ns: ffi::sy_sample_ns(&parameters),
             late_ns: ffi::sy_late_ns(&parameters),
@@ -279,21 +282,21 @@ impl Simulation {
                 flight: 0,
             },
             allowed: vec![Mask::of(pcpus, 0..pcpus)],
+            allowed_words: vec![],
             // Policies take a time of 0 for "never".
             now_ns: 0,
             end_ns: 0,
             timers: Timers::new(0),
-            accounting: ffi::Accounting::default(),
-            governor: ffi::Governor::default(),
+            host: engine::Host::default(),
             pcpus: vec![],
             queues: vec![],
-            domains: vec![],
-            vcpus: vec![],
+            // They stay where they are, see `engine::Tables`.
+            domains: Vec::with_capacity(setup.domains.len()),
+            vcpus: Vec::with_capacity(vcpus),
             idle: Mask::of(pcpus, 0..pcpus),
-            nonempty: Mask::empty(pcpus),
+            waited: Mask::empty(pcpus),
             interrupted: vec![],
             unbalanced: VecDeque::new(),
-            rotor: 0,
             account_order: (0..setup.domains.len() as u32).collect(),
             threads: vec![],
             tasks: vec![],
@@ -306,48 +309,72 @@ impl Simulation {
             topology,
         };
         simulation.create_pcpus();
+        simulation.set_tables();
+        simulation.begin();
         for domain in &setup.domains {
             simulation.create_domain(domain, setup.host.io.driver_domain.as_ref());
         }
+        simulation.set_allowed();
         simulation.idleness = Idleness::new(&simulation.allowed, pcpus);
         simulation.create_timers(setup);
         Ok(simulation)
     }
 
     fn create_pcpus(&mut self) {
-        let pcpus = self.topology.pcpus;
-        ffi::sy_accounting_init(&self.policy, &mut self.accounting, pcpus.into());
         let ranges =
             self.topology.queues(self.policy.scope(), ffi::sy_queue_pcpus_max(&self.policy));
         for range in ranges {
-            let mut state = ffi::Queue::of(range.len() as u32);
-            ffi::sy_queue_init(&self.policy, &mut state, pcpus.into());
-            let queue = self.queues.len() as u32;
-            self.pcpus.extend(range.clone().map(|pcpu| Pcpu {
-                state: ffi::Pcpu::numbered(pcpu),
-                queue,
+            self.pcpus.extend(range.clone().map(|_| Pcpu {
+                engine: engine::Pcpu::default(),
                 placed: 0,
-                current: NONE,
                 last: NONE,
-                charged_ns: 0,
-                tick_ns: 0,
                 progress_ns: 0,
                 slice_end_ns: 0,
                 idle_since_ns: 0,
                 idle_ns: 0,
                 switches: 0,
-                interrupted: false,
                 history: observe::History::default(),
             }));
-            let waiting = RunQueue::default();
-            let pcpus = range.collect();
-            self.queues.push(Queue { state, waiting, pcpus, members: vec![], balances: 0 });
+            let engine = engine::Queue::of(&range);
+            self.queues.push(Queue { engine, waiting: RunQueue::default(), members: vec![] });
         }
+    }
+
+    /// Tells the engine where everything is.
+    fn set_tables(&mut self) {
+        let host = &mut self.host;
+        host.began_ns = EPOCH_NS;
+        host.pcpus = self.topology.pcpus;
+        host.threads_per_core = self.topology.threads_per_core;
+        host.pcpus_per_socket = self.topology.pcpus_per_socket;
+        host.queues = self.queues.len() as u32;
+        host.domains = self.account_order.len() as u32;
+        host.tables = engine::Tables {
+            vcpus: self.vcpus.as_mut_ptr().cast(),
+            domains: self.domains.as_mut_ptr().cast(),
+            queues: self.queues.as_mut_ptr().cast(),
+            pcpus: self.pcpus.as_mut_ptr().cast(),
+            vcpu_bytes: size_of::<Vcpu>() as u32,
+            domain_bytes: size_of::<Domain>() as u32,
+            queue_bytes: size_of::<Queue>() as u32,
+            pcpu_bytes: size_of::<Pcpu>() as u32,
+            allowed: self.allowed_words.as_ptr(),
+            idle: self.idle.words().as_ptr(),
+            waited: self.waited.words().as_ptr(),
+            words: self.idle.words().len() as u32,
+            account_count: self.account_order.len() as u32,
+            account_order: self.account_order.as_ptr(),
+        };
+    }
+
+    /// The same of the sets of pCPUs, once all are known.
+    fn set_allowed(&mut self) {
+        self.allowed_words = self.allowed.iter().flat_map(Mask::words).copied().collect();
+        self.host.tables.allowed = self.allowed_words.as_ptr();
     }
 
     fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
         let domain = self.domains.len() as u32;
-        let mut state = ffi::Domain::of(u64::from(domain) + 1);
         let reservation = config.sedf.as_ref();
         let settings = Settings {
             weight: config.weight.into(),
@@ -361,29 +388,31 @@ impl Simulation {
             boost_limit_ns: config.boost.as_ref().map_or(0, |boost| boost.limit.0.max(1)),
             boost_percent: config.boost.as_ref().map_or(0, |boost| boost.ratio_percent.into()),
         };
-        let now = self.policy_now();
-        ffi::sy_domain_init(&self.policy, &mut state, &settings, config.vcpus.into(), now);
         let first_vcpu = self.vcpus.len() as u32;
         let first_task = self.tasks.len() as u32;
         self.domains.push(Domain {
-            state,
+            engine: engine::Domain {
+                first_vcpu,
+                end_vcpu: first_vcpu + config.vcpus,
+                ..engine::Domain::default()
+            },
             name: config.name.clone(),
             weight: config.weight,
             cap_percent: config.cap_percent,
             packets: 0,
             late_waits: 0,
             sampled: ffi::Sample::default(),
-            vcpus: first_vcpu..first_vcpu + config.vcpus,
             tasks: first_task..first_task,
             guest: guest::GuestKernel::new(config.guest_slice.0, config.guest_locks),
         });
+        self.domain_begin(domain, &settings, config.vcpus);
         for index in 0..config.vcpus {
             let pin = match config.pin.as_slice() {
                 [] => None,
                 [one] => Some(one),
                 each => each.get(index as usize),
             };
-            self.create_vcpu(domain, pin);
+            self.create_vcpu(domain, index, pin);
         }
         for task in &config.task {
             let name = task.name.clone().unwrap_or_else(|| task.workload.name().to_owned());
@@ -397,7 +426,7 @@ impl Simulation {
         self.domains[domain as usize].tasks.end = self.tasks.len() as u32;
     }
 
-    fn create_vcpu(&mut self, domain: u32, pin: Option<&crate::units::CpuSet>) {
+    fn create_vcpu(&mut self, domain: u32, index: u32, pin: Option<&crate::units::CpuSet>) {
         let pcpus = self.topology.pcpus;
         let allowed = match pin {
             None => EVERYWHERE as usize,
@@ -418,46 +447,20 @@ impl Simulation {
             .unwrap_or(0);
         self.pcpus[pcpu as usize].placed += 1;
 
-        let now = self.policy_now();
-        let queue = self.pcpus[pcpu as usize].queue;
-        let mut state = ffi::Vcpu::on(pcpu);
-        state.index = self.vcpus.len() as u32 - self.domains[domain as usize].vcpus.start;
-        let domain_state = &mut self.domains[domain as usize].state;
-        ffi::sy_vcpu_init(&self.policy, domain_state, &mut state, now);
-        let members = &mut self.queues[queue as usize].members;
-        let member = members.len() as u32;
-        members.push(self.vcpus.len() as u32);
-        let requests = ffi::sy_join(
-            &self.policy,
-            &mut self.queues[queue as usize].state,
-            domain_state,
-            &mut state,
-            now,
-        );
+        let vcpu = self.vcpus.len() as u32;
         self.vcpus.push(Vcpu {
-            state,
-            domain,
-            queue,
-            member,
-            status: Status::Blocked,
-            parked: false,
-            queued: false,
-            idle_mark_ns: 0,
-            key: 0,
-            woken: false,
-            move_to: NONE,
+            engine: engine::Vcpu::default(),
             allowed: allowed as u32,
-            ran_on: NONE,
-            left_ns: 0,
             thread: NONE,
+            left_ns: 0,
+            idle_mark_ns: 0,
+            member: 0,
             guest_left_ns: 0,
             debt_ns: 0,
-            since_ns: 0,
-            parked_ns: 0,
             times: observe::Times::default(),
             waits: WaitRecorder::default(),
         });
-        self.queue_requests(queue, requests);
+        self.vcpu_begin(vcpu, domain, index, pcpu);
     }
 
     fn create_task(&mut self, domain: u32, name: String, threads: u32, program: Box<dyn Program>) {
@@ -466,7 +469,7 @@ impl Simulation {
         let domain_name = self.domains[domain as usize].name.clone();
         let task_number = (task - first_task).to_string();
         let stream = |part: &str| Random::named(self.seed, &[&domain_name, &task_number, part]);
-        let vcpus = &self.domains[domain as usize].vcpus;
+        let vcpus = self.domains[domain as usize].vcpus();
         self.threads.extend((0..threads).map(|index| Thread {
             task,
             index,
@@ -593,7 +596,7 @@ impl Simulation {
         loop {
             if let Some(&pcpu) = self.interrupted.get(next) {
                 next += 1;
-                self.pcpus[pcpu as usize].interrupted = false;
+                self.pcpus[pcpu as usize].engine.interrupted = 0;
                 self.schedule(pcpu);
             } else if let Some(queue) = self.unbalanced.pop_front() {
                 self.balance(queue);

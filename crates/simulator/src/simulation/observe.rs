@@ -9,7 +9,9 @@ use crate::measure::{
 };
 use crate::waits::WaitRecorder;
 
-use super::{NONE, Simulation, Status, Vcpu};
+use crate::engine::Status;
+
+use super::{EPOCH_NS, NONE, Simulation, Vcpu};
 
 /// Runs that a pCPU remembers, to say who ran during a wait.
 const REMEMBERED: usize = 64;
@@ -70,23 +72,20 @@ impl Simulation {
     /// A blocked vCPU waits.
     #[inline]
     pub(super) fn begin_wait(&mut self, vcpu: u32) {
+        self.events.wakes += 1;
         let entry = &mut self.vcpus[vcpu as usize];
-        entry.times.blocked_ns += self.now_ns - entry.since_ns;
-        entry.status = Status::Waiting;
-        entry.since_ns = self.now_ns;
+        entry.times.blocked_ns += self.now_ns - entry.since_ns();
     }
 
     /// A waiting vCPU runs.
     #[inline]
     pub(super) fn end_wait(&mut self, vcpu: u32) {
         let entry = &mut self.vcpus[vcpu as usize];
-        let start_ns = entry.since_ns;
+        let start_ns = entry.since_ns();
         let length_ns = self.now_ns - start_ns;
         entry.times.waited_ns += length_ns;
-        entry.status = Status::Running;
-        entry.since_ns = self.now_ns;
         if length_ns > self.late_ns {
-            self.domains[entry.domain as usize].late_waits += 1;
+            self.domains[entry.engine.domain as usize].late_waits += 1;
         }
         self.close_beside_idle(vcpu);
         let entry = &mut self.vcpus[vcpu as usize];
@@ -98,22 +97,18 @@ impl Simulation {
         }
     }
 
-    /// No vCPU runs on the pCPU any more; the one that did has this status from now on.
+    /// The vCPU runs on the pCPU no more.
     #[inline(always)]
-    pub(super) fn vacate(&mut self, pcpu: u32, status: Status) {
+    pub(super) fn stops(&mut self, current: u32, pcpu: u32, preempted: bool) {
         let now_ns = self.now_ns;
         let entry = &mut self.pcpus[pcpu as usize];
-        let current = entry.current;
         entry.last = current;
-        entry.current = NONE;
         entry.idle_since_ns = now_ns;
-        entry.state.busy = 0;
         let vcpu = &mut self.vcpus[current as usize];
-        let start_ns = vcpu.since_ns;
+        let start_ns = vcpu.since_ns();
         vcpu.left_ns = now_ns;
         vcpu.times.gotten_ns += now_ns - start_ns;
-        vcpu.status = status;
-        vcpu.since_ns = now_ns;
+        vcpu.times.preemptions += u64::from(preempted);
         entry.history.push(current, start_ns, now_ns);
         self.check_pin(current, pcpu, now_ns - start_ns);
         if self.trace.is_some() {
@@ -131,19 +126,20 @@ impl Simulation {
 
     /// What ends now.
     fn segment(&self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) -> Segment {
-        let domain = self.vcpus[vcpu as usize].domain;
-        let vcpu = vcpu - self.domains[domain as usize].vcpus.start;
+        let domain = self.vcpus[vcpu as usize].engine.domain;
+        let vcpu = vcpu - self.domains[domain as usize].engine.first_vcpu;
         Segment { domain, vcpu, pcpu, start_ns, end_ns: self.now_ns }
     }
 
     #[cold]
     fn describe_worst_wait(&mut self, vcpu: u32, start_ns: u64) {
-        let queue = &self.queues[self.vcpus[vcpu as usize].queue as usize];
+        let queue = &self.queues[self.vcpus[vcpu as usize].engine.queue as usize];
         let mut ran: Vec<(u32, u64)> = vec![];
-        for &pcpu in queue.pcpus.iter().take(LOOKED_AT) {
+        for pcpu in queue.pcpus().take(LOOKED_AT) {
             let pcpu = &self.pcpus[pcpu as usize];
-            let current = (pcpu.current != NONE)
-                .then(|| (pcpu.current, self.vcpus[pcpu.current as usize].since_ns, self.now_ns));
+            let current = pcpu.engine.current;
+            let current = (current != NONE)
+                .then(|| (current, self.vcpus[current as usize].since_ns(), self.now_ns));
             for (other, from, until) in pcpu.history.since(start_ns).chain(current) {
                 let overlap_ns = until.min(self.now_ns).saturating_sub(from.max(start_ns));
                 if other == NONE || other == vcpu || overlap_ns == 0 {
@@ -157,13 +153,13 @@ impl Simulation {
         }
         ran.sort_unstable_by_key(|&(other, ns)| (std::cmp::Reverse(ns), other));
         let ran = ran.into_iter().take(NAMED).map(|(other, ran_ns)| {
-            let domain = &self.domains[self.vcpus[other as usize].domain as usize];
-            Ran { domain: domain.name.clone(), vcpu: other - domain.vcpus.start, ran_ns }
+            let domain = &self.domains[self.vcpus[other as usize].engine.domain as usize];
+            Ran { domain: domain.name.clone(), vcpu: other - domain.engine.first_vcpu, ran_ns }
         });
         let ran = ran.collect();
         let length_ns = self.now_ns - start_ns;
         let entry = &mut self.vcpus[vcpu as usize];
-        let index = vcpu - self.domains[entry.domain as usize].vcpus.start;
+        let index = vcpu - self.domains[entry.engine.domain as usize].engine.first_vcpu;
         entry.waits.set_worst(index, start_ns, length_ns, ran);
     }
 
@@ -174,9 +170,9 @@ impl Simulation {
         }
         for vcpu in 0..self.vcpus.len() as u32 {
             let entry = &mut self.vcpus[vcpu as usize];
-            if entry.parked && entry.status == Status::Waiting {
-                entry.times.parked_ns += self.now_ns - entry.parked_ns;
-                entry.parked_ns = self.now_ns;
+            if entry.is_kept() {
+                entry.times.parked_ns += self.now_ns + EPOCH_NS - entry.engine.parked_ns;
+                entry.engine.parked_ns = self.now_ns + EPOCH_NS;
             }
         }
     }
@@ -185,8 +181,8 @@ impl Simulation {
     fn times(&self, vcpu: u32) -> TimeMeasure {
         let entry = &self.vcpus[vcpu as usize];
         let times = &entry.times;
-        let open_ns = self.now_ns - entry.since_ns;
-        let open = |status| if entry.status == status { open_ns } else { 0 };
+        let open_ns = self.now_ns - entry.since_ns();
+        let open = |status| if entry.engine.status == status { open_ns } else { 0 };
         let beside_idle_ns = self.open_beside_idle_ns(vcpu);
         TimeMeasure {
             gotten_ns: times.gotten_ns + open(Status::Running),
@@ -213,18 +209,18 @@ impl Simulation {
             late_waits: entry.late_waits,
             ..Sample::default()
         };
-        for vcpu in entry.vcpus.clone() {
+        for vcpu in entry.vcpus() {
             let entry = &self.vcpus[vcpu as usize];
-            let open_ns = self.now_ns - entry.since_ns;
+            let open_ns = self.now_ns - entry.since_ns();
             let mut waited_ns = entry.times.waited_ns;
             sums.gotten_ns += entry.times.gotten_ns;
-            match entry.status {
+            match entry.engine.status {
                 Status::Running => sums.gotten_ns += open_ns,
                 Status::Waiting => waited_ns += open_ns,
                 Status::Blocked => {}
             }
-            if entry.parked && entry.status == Status::Waiting {
-                waited_ns -= self.now_ns - entry.parked_ns;
+            if entry.is_kept() {
+                waited_ns -= self.now_ns + EPOCH_NS - entry.engine.parked_ns;
             }
             sums.waited_ns += waited_ns - entry.times.parked_ns;
             sums.waits += entry.waits.count();
@@ -238,17 +234,17 @@ impl Simulation {
         self.close();
         for vcpu in 0..self.vcpus.len() as u32 {
             let entry = &self.vcpus[vcpu as usize];
-            let start_ns = entry.since_ns;
+            let start_ns = entry.since_ns();
             let length_ns = self.now_ns - start_ns;
             let longest_ns = entry.waits.worst_ns();
-            if entry.status == Status::Waiting && length_ns > longest_ns {
+            if entry.engine.status == Status::Waiting && length_ns > longest_ns {
                 self.describe_worst_wait(vcpu, start_ns);
             }
         }
         let elapsed_ns = self.now_ns;
         let pcpus = self.pcpus.iter().map(|pcpu| PcpuMeasure {
             idle_ns: pcpu.idle_ns
-                + if pcpu.current == NONE { elapsed_ns - pcpu.idle_since_ns } else { 0 },
+                + if pcpu.engine.current == NONE { elapsed_ns - pcpu.idle_since_ns } else { 0 },
             switches: pcpu.switches,
         });
         let pcpus = pcpus.collect();
@@ -271,7 +267,7 @@ impl Simulation {
         let mut time = TimeMeasure::default();
         let mut waits = WaitRecorder::default();
         let mut vcpus = vec![];
-        for vcpu in domain.vcpus.clone() {
+        for vcpu in domain.vcpus() {
             let measure = self.times(vcpu);
             waits.add(&self.vcpus[vcpu as usize].waits);
             time.add_sums(&measure);
@@ -297,12 +293,12 @@ impl Simulation {
 
     fn usable(&self, domain: usize) -> Usable {
         let domain = &self.domains[domain];
-        let vcpus = 100.0 * domain.vcpus.len() as f64;
+        let vcpus = 100.0 * domain.vcpus().len() as f64;
         let percent = match domain.cap_percent {
             0 => vcpus,
             cap => vcpus.min(f64::from(cap)),
         };
-        let masks = || domain.vcpus.clone().map(|vcpu| self.vcpus[vcpu as usize].allowed);
+        let masks = || domain.vcpus().map(|vcpu| self.vcpus[vcpu as usize].allowed);
         // Set 0 is the whole host.
         let pcpus = (!masks().any(|mask| mask == 0)).then(|| {
             let allowed = |&pcpu: &u32| masks().any(|m| self.allowed[m as usize].contains(pcpu));
@@ -314,18 +310,20 @@ impl Simulation {
     /// What the policy says of each vCPU now, domain by domain.
     pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
         self.vcpus.iter().map(|vcpu| {
-            let domain = &self.domains[vcpu.domain as usize].state;
-            let queue = &self.queues[vcpu.queue as usize].state;
-            Standing::of(&self.policy, queue, domain, &vcpu.state)
+            let domain = &self.domains[vcpu.engine.domain as usize].engine.state;
+            let queue = &self.queues[vcpu.engine.queue as usize].engine.state;
+            Standing::of(&self.policy, queue, domain, &vcpu.engine.state)
         })
     }
 
     /// The runs and waits that last, as if they ended now.
     pub fn open_segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        let segment = |(vcpu, entry): (u32, &Vcpu)| match entry.status {
+        let segment = |(vcpu, entry): (u32, &Vcpu)| match entry.engine.status {
             Status::Blocked => None,
-            Status::Waiting => Some(self.segment(vcpu, None, entry.since_ns)),
-            Status::Running => Some(self.segment(vcpu, Some(entry.ran_on), entry.since_ns)),
+            Status::Waiting => Some(self.segment(vcpu, None, entry.since_ns())),
+            Status::Running => {
+                Some(self.segment(vcpu, Some(entry.engine.ran_on), entry.since_ns()))
+            }
         };
         (0..).zip(&self.vcpus).filter_map(segment)
     }

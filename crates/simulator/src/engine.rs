@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The C boundary of the engine: the structs of `policy/engine/state.h` and of `host.c`, and the calls of `host.c`.
+
+use std::ffi::c_void;
+use std::ptr::null;
+
+use steelyard_policy::{Parameters, Settings, ffi};
+
+use crate::run_queue::Waiting;
+
+/// No index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// `enum engine_status`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Status {
+    #[default]
+    Blocked,
+    Waiting,
+    Running,
+}
+
+/// `struct engine_vcpu`
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Vcpu {
+    pub state: ffi::Vcpu,
+    pub key: u64,
+    pub since_ns: u64,
+    pub parked_ns: u64,
+    pub status: Status,
+    pub domain: u32,
+    pub queue: u32,
+    pub ran_on: u32,
+    pub move_to: u32,
+    pub queued: bool,
+    pub parked: bool,
+    pub woken: bool,
+}
+
+/// `struct simulated_domain`
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Domain {
+    pub state: ffi::Domain,
+    pub first_vcpu: u32,
+    pub end_vcpu: u32,
+}
+
+/// `struct simulated_queue`
+#[repr(C)]
+pub(crate) struct Queue {
+    pub state: ffi::Queue,
+    pub first_pcpu: u32,
+    balances: u32,
+    pub waiting: *const Waiting,
+    pub members: *const u32,
+    pub waiting_count: u32,
+    pub members_count: u32,
+}
+
+impl Queue {
+    /// Of these pCPUs, empty.
+    pub fn of(pcpus: &std::ops::Range<u32>) -> Queue {
+        Queue {
+            state: ffi::Queue::of(pcpus.len() as u32),
+            first_pcpu: pcpus.start,
+            balances: 0,
+            waiting: null(),
+            members: null(),
+            waiting_count: 0,
+            members_count: 0,
+        }
+    }
+}
+
+/// `struct simulated_pcpu`
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Pcpu {
+    pub state: ffi::Pcpu,
+    charged_ns: u64,
+    tick_ns: u64,
+    pub current: u32,
+    queue: u32,
+    pub interrupted: u32,
+}
+
+/// `struct simulated_host`
+#[repr(C)]
+pub(crate) struct Host {
+    accounting: ffi::Accounting,
+    governor: ffi::Governor,
+    pub began_ns: u64,
+    pub pcpus: u32,
+    pub threads_per_core: u32,
+    pub pcpus_per_socket: u32,
+    pub queues: u32,
+    pub domains: u32,
+    rotor: u32,
+    /// Of the call that is made.
+    pub policy: *const Parameters,
+    pub simulation: *mut c_void,
+    pub tables: Tables,
+}
+
+/// Where everything is, and how far apart in bytes; these do not move once the host has begun.
+#[repr(C)]
+pub(crate) struct Tables {
+    pub vcpus: *mut c_void,
+    pub domains: *mut c_void,
+    pub queues: *mut c_void,
+    pub pcpus: *mut c_void,
+    pub vcpu_bytes: u32,
+    pub domain_bytes: u32,
+    pub queue_bytes: u32,
+    pub pcpu_bytes: u32,
+    pub allowed: *const u64,
+    pub idle: *const u64,
+    pub waited: *const u64,
+    pub words: u32,
+    pub account_count: u32,
+    pub account_order: *const u32,
+}
+
+impl Default for Host {
+    fn default() -> Host {
+        use std::ptr::null_mut;
+        Host {
+            accounting: ffi::Accounting::default(),
+            governor: ffi::Governor::default(),
+            began_ns: 0,
+            pcpus: 0,
+            threads_per_core: 1,
+            pcpus_per_socket: 1,
+            queues: 0,
+            domains: 0,
+            rotor: 0,
+            policy: null(),
+            simulation: null_mut(),
+            tables: Tables {
+                vcpus: null_mut(),
+                domains: null_mut(),
+                queues: null_mut(),
+                pcpus: null_mut(),
+                vcpu_bytes: 0,
+                domain_bytes: 0,
+                queue_bytes: 0,
+                pcpu_bytes: 0,
+                allowed: null(),
+                idle: null(),
+                waited: null(),
+                words: 0,
+                account_count: 0,
+                account_order: null(),
+            },
+        }
+    }
+}
+
+// Contract of each: `host` is that of a `Simulation` with `policy`, `simulation` and `tables` set, and every number is of
+// something that is there. It calls back (`simulation/host.rs`), keeps no pointer, and is defined for every time.
+unsafe extern "C" {
+    pub(crate) fn simulated_begin(host: *mut Host);
+    pub(crate) fn simulated_queue_begin(host: *mut Host, queue: u32);
+    pub(crate) fn simulated_domain_begin(
+        host: *mut Host,
+        domain: u32,
+        settings: &Settings,
+        vcpus: u64,
+        now: u64,
+    );
+    pub(crate) fn simulated_vcpu_begin(
+        host: *mut Host,
+        vcpu: u32,
+        domain: u32,
+        index: u32,
+        pcpu: u32,
+        now: u64,
+    );
+    pub(crate) fn simulated_wake(host: *mut Host, vcpu: u32, now: u64);
+    pub(crate) fn simulated_block(host: *mut Host, pcpu: u32, now: u64);
+    pub(crate) fn simulated_spin(host: *mut Host, pcpu: u32, now: u64);
+    pub(crate) fn simulated_interrupt_pcpu(host: *mut Host, pcpu: u32);
+    pub(crate) fn simulated_choose(host: *mut Host, pcpu: u32, now: u64) -> u64;
+    pub(crate) fn simulated_balance_queue(host: *mut Host, queue: u32, now: u64);
+    pub(crate) fn simulated_tick_of(host: *mut Host, pcpu: u32, now: u64);
+    pub(crate) fn simulated_vcpu_timer_of(host: *mut Host, vcpu: u32, now: u64);
+    pub(crate) fn simulated_domain_timer_of(host: *mut Host, domain: u32, now: u64);
+    pub(crate) fn simulated_account(host: *mut Host, now: u64);
+    pub(crate) fn simulated_sample_all(host: *mut Host, now: u64);
+    #[cfg(test)]
+    fn simulated_sizes(sizes: *mut [u64; 5]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structs_have_the_size_of_their_c_twins() {
+        /// `struct simulated_vcpu`
+        #[repr(C)]
+        struct WithSet(Vcpu, u32);
+        let mut sizes = [0; 5];
+        // SAFETY: there is room for what it writes.
+        unsafe { simulated_sizes(&mut sizes) };
+        let ours = [
+            size_of::<WithSet>(),
+            size_of::<Domain>(),
+            size_of::<Queue>(),
+            size_of::<Pcpu>(),
+            size_of::<Host>(),
+        ];
+        assert_eq!(sizes, ours.map(|size| size as u64));
+    }
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The simulated host, as far as it is mechanism: where everything is, in tables that the simulator
+ * owns (engine.rs), and what it is told. Times are those of the policies' clock.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#include "engine/host.h"
+
+struct waiting {
+	u64 key;
+	u32 vcpu;
+};
+
+/* The beginnings of the simulator's own structs. */
+struct simulated_vcpu {
+	struct engine_vcpu engine;
+	u32 allowed; /* set of pCPUs that it may use */
+};
+
+struct simulated_domain {
+	struct engine_domain engine;
+	u32 first_vcpu;
+	u32 end_vcpu;
+};
+
+struct simulated_queue {
+	struct engine_queue engine;
+	const struct waiting *waiting;
+	const u32 *members;
+	u32 waiting_count;
+	u32 members_count;
+};
+
+struct simulated_pcpu {
+	struct engine_pcpu engine;
+};
+
+struct simulated_host {
+	struct engine engine;
+	const struct sy_policy *policy;
+	void *simulation;
+	u8 *vcpus;
+	u8 *domains;
+	u8 *queues;
+	u8 *pcpus;
+	/* How far apart they are, in bytes. */
+	u32 vcpu_bytes;
+	u32 domain_bytes;
+	u32 queue_bytes;
+	u32 pcpu_bytes;
+	/* Sets, of so many words each. */
+	const u64 *allowed;
+	const u64 *idle;
+	const u64 *waited;
+	u32 words;
+	u32 account_count;
+	const u32 *account_order;
+};
+
+/* What the simulator does, in host.rs. */
+void simulated_insert(void *simulation, u32 queue, u32 vcpu);
+void simulated_remove(void *simulation, u32 queue, u32 vcpu);
+void simulated_sort(void *simulation, u32 queue);
+void simulated_change_queue(void *simulation, u32 vcpu, u32 from, u32 to);
+void simulated_account_first(void *simulation, u32 place);
+void simulated_set_idle(void *simulation, u32 pcpu, bool idle);
+void simulated_set_waited(void *simulation, u32 queue, bool waited);
+void simulated_interrupt(void *simulation, u32 pcpu);
+void simulated_balance(void *simulation, u32 queue);
+void simulated_vcpu_timer(void *simulation, u32 vcpu);
+void simulated_domain_timer(void *simulation, u32 domain);
+void simulated_tick(void *simulation, u32 pcpu, u64 at_ns);
+bool simulated_ticks(void *simulation, u32 pcpu);
+bool simulated_in_kernel(void *simulation, u32 vcpu);
+void simulated_sample(void *simulation, u32 domain, struct sy_sample *sample);
+void simulated_wakes(void *simulation, u32 vcpu);
+void simulated_starts(void *simulation, u32 vcpu, u32 pcpu);
+void simulated_stops(void *simulation, u32 vcpu, u32 pcpu, bool preempted);
+void simulated_unparks(void *simulation, u32 vcpu);
+
+static inline struct simulated_host *host_of(struct engine *e)
+{
+	return (struct simulated_host *)e;
+}
+
+HOST_FN const struct sy_policy *host_policy(struct engine *e)
+{
+	return host_of(e)->policy;
+}
+
+HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
+{
+	return (struct engine_vcpu *)(host_of(e)->vcpus + (u64)vcpu * host_of(e)->vcpu_bytes);
+}
+
+HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
+{
+	return (struct engine_domain *)(host_of(e)->domains +
+					(u64)domain * host_of(e)->domain_bytes);
+}
+
+HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
+{
+	return (struct engine_queue *)(host_of(e)->queues + (u64)queue * host_of(e)->queue_bytes);
+}
+
+HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
+{
+	return (struct engine_pcpu *)(host_of(e)->pcpus + (u64)pcpu * host_of(e)->pcpu_bytes);
+}
+
+HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
+{
+	const struct simulated_queue *q = (const struct simulated_queue *)host_queue(e, queue);
+
+	return *place < q->waiting_count ? q->waiting[(*place)++].vcpu : SY_NONE;
+}
+
+HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
+{
+	const struct simulated_queue *q = (const struct simulated_queue *)host_queue(e, queue);
+
+	return *place < q->members_count ? q->members[(*place)++] : SY_NONE;
+}
+
+HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place)
+{
+	const struct simulated_domain *d = (const struct simulated_domain *)host_domain(e, domain);
+
+	return *place < d->end_vcpu - d->first_vcpu ? d->first_vcpu + (*place)++ : SY_NONE;
+}
+
+HOST_FN u32 host_next_accounted(struct engine *e, u32 *place)
+{
+	return *place < host_of(e)->account_count ? host_of(e)->account_order[(*place)++] : SY_NONE;
+}
+
+HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
+{
+	simulated_insert(host_of(e)->simulation, queue, vcpu);
+}
+
+HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
+{
+	simulated_remove(host_of(e)->simulation, queue, vcpu);
+}
+
+HOST_FN void host_sort(struct engine *e, u32 queue)
+{
+	simulated_sort(host_of(e)->simulation, queue);
+}
+
+HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
+{
+	simulated_change_queue(host_of(e)->simulation, vcpu, from, to);
+}
+
+HOST_FN void host_account_first(struct engine *e, u32 place)
+{
+	simulated_account_first(host_of(e)->simulation, place);
+}
+
+HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
+{
+	return host_of(e)->idle[word];
+}
+
+HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
+{
+	simulated_set_idle(host_of(e)->simulation, pcpu, idle);
+}
+
+HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
+{
+	return host_of(e)->waited[word];
+}
+
+HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
+{
+	simulated_set_waited(host_of(e)->simulation, queue, waited);
+}
+
+HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	const struct simulated_vcpu *v = (const struct simulated_vcpu *)host_vcpu(e, vcpu);
+
+	return host_of(e)->allowed[v->allowed * host_of(e)->words + word];
+}
+
+HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
+{
+	simulated_interrupt(host_of(e)->simulation, pcpu);
+}
+
+HOST_FN void host_balance(struct engine *e, u32 queue)
+{
+	simulated_balance(host_of(e)->simulation, queue);
+}
+
+HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
+{
+	simulated_vcpu_timer(host_of(e)->simulation, vcpu);
+}
+
+HOST_FN void host_domain_timer(struct engine *e, u32 domain)
+{
+	simulated_domain_timer(host_of(e)->simulation, domain);
+}
+
+HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
+{
+	simulated_tick(host_of(e)->simulation, pcpu, at_ns);
+}
+
+HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
+{
+	return simulated_ticks(host_of(e)->simulation, pcpu);
+}
+
+HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
+{
+	return simulated_in_kernel(host_of(e)->simulation, vcpu);
+}
+
+HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now)
+{
+	simulated_sample(host_of(e)->simulation, domain, sample);
+}
+
+HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
+{
+	simulated_wakes(host_of(e)->simulation, vcpu);
+}
+
+HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	simulated_starts(host_of(e)->simulation, vcpu, pcpu);
+}
+
+HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now)
+{
+	simulated_stops(host_of(e)->simulation, vcpu, pcpu, status == ENGINE_WAITING);
+}
+
+HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
+{
+	simulated_unparks(host_of(e)->simulation, vcpu);
+}
+
+#include "engine/engine.h"
+
+/* ---- What the simulator calls ---- */
+
+void simulated_begin(struct simulated_host *h)
+{
+	engine_begin(&h->engine);
+}
+
+void simulated_queue_begin(struct simulated_host *h, u32 queue)
+{
+	engine_queue_begin(&h->engine, queue);
+}
+
+void simulated_domain_begin(struct simulated_host *h, u32 domain,
+			    const struct sy_settings *settings, u64 vcpus, u64 now)
+{
+	engine_domain_begin(&h->engine, domain, settings, vcpus, now);
+}
+
+void simulated_vcpu_begin(struct simulated_host *h, u32 vcpu, u32 domain, u32 index, u32 pcpu,
+			  u64 now)
+{
+	engine_vcpu_begin(&h->engine, vcpu, domain, index, pcpu, now);
+}
+
+void simulated_wake(struct simulated_host *h, u32 vcpu, u64 now)
+{
+	engine_wake(&h->engine, vcpu, now);
+}
+
+void simulated_block(struct simulated_host *h, u32 pcpu, u64 now)
+{
+	engine_block(&h->engine, pcpu, now);
+}
+
+void simulated_spin(struct simulated_host *h, u32 pcpu, u64 now)
+{
+	engine_spin(&h->engine, pcpu, now);
+}
+
+void simulated_interrupt_pcpu(struct simulated_host *h, u32 pcpu)
+{
+	engine_interrupt(&h->engine, pcpu);
+}
+
+u64 simulated_choose(struct simulated_host *h, u32 pcpu, u64 now)
+{
+	return engine_choose(&h->engine, pcpu, now);
+}
+
+void simulated_balance_queue(struct simulated_host *h, u32 queue, u64 now)
+{
+	engine_balance(&h->engine, queue, now);
+}
+
+void simulated_tick_of(struct simulated_host *h, u32 pcpu, u64 now)
+{
+	engine_tick(&h->engine, pcpu, now);
+}
+
+void simulated_vcpu_timer_of(struct simulated_host *h, u32 vcpu, u64 now)
+{
+	engine_vcpu_timer(&h->engine, vcpu, now);
+}
+
+void simulated_domain_timer_of(struct simulated_host *h, u32 domain, u64 now)
+{
+	engine_domain_timer(&h->engine, domain, now);
+}
+
+void simulated_account(struct simulated_host *h, u64 now)
+{
+	engine_account(&h->engine, now);
+}
+
+void simulated_sample_all(struct simulated_host *h, u64 now)
+{
+	engine_sample(&h->engine, now);
+}
+
+/* Sizes in bytes, in the order vcpu, domain, queue, pcpu, host: the simulator checks its own. */
+void simulated_sizes(u64 sizes[5])
+{
+	sizes[0] = sizeof(struct simulated_vcpu);
+	sizes[1] = sizeof(struct simulated_domain);
+	sizes[2] = sizeof(struct simulated_queue);
+	sizes[3] = sizeof(struct simulated_pcpu);
+	sizes[4] = sizeof(struct simulated_host);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Moving vCPUs that did not ask for it: between queues by their loads, and to less shared pCPUs.
+ */
+#ifndef STEELYARD_ENGINE_BALANCE_H
+#define STEELYARD_ENGINE_BALANCE_H
+
+#include "choice.h"
+
+/* Balances of a queue of one pCPU of which one looks beyond its socket, as scheduling domains do.
+ */
+#define ENGINE_BALANCES_FAR 8
+
+/* Load per pCPU. */
+ENGINE_FN u64 engine_load(struct engine *e, u32 queue, u64 now)
+{
+	struct sy_queue *q = &host_queue(e, queue)->state;
+
+	return sy_load(host_policy(e), q, now) / sy_max(q->pcpus, 1);
+}
+
+/* Some pCPU of the queue that the vCPU may use, an idle one if there is one; or SY_NONE. */
+ENGINE_FN u32 engine_usable(struct engine *e, u32 vcpu, u32 queue)
+{
+	struct engine_queue *q = host_queue(e, queue);
+	u32 end = q->first_pcpu + q->state.pcpus,
+	    pcpu = engine_idle_for(e, vcpu, q->first_pcpu, end);
+
+	if (pcpu != SY_NONE)
+		return pcpu;
+	for (pcpu = q->first_pcpu; pcpu < end; pcpu++) {
+		if (engine_may_use(e, vcpu, pcpu))
+			return pcpu;
+	}
+	return SY_NONE;
+}
+
+/* Moves who is worth most to move, if anybody is. */
+ENGINE_FN bool engine_move_best(struct engine *e, u32 from, u32 to, u64 now)
+{
+	u32 best = SY_NONE, pcpu = SY_NONE, place = 0, vcpu;
+	struct engine_vcpu *v;
+	s64 greatest = 0;
+
+	while ((vcpu = host_next_member(e, from, &place)) != SY_NONE) {
+		u32 usable;
+		s64 gain;
+
+		v = host_vcpu(e, vcpu);
+		if (v->move_to != SY_NONE)
+			continue;
+		gain = sy_balance_gain(host_policy(e), &host_queue(e, from)->state,
+				       &host_queue(e, to)->state, engine_domain_of(e, v), &v->state,
+				       now);
+		if (gain <= greatest)
+			continue;
+		usable = engine_usable(e, vcpu, to);
+		if (usable != SY_NONE) {
+			greatest = gain;
+			best = vcpu;
+			pcpu = usable;
+		}
+	}
+	if (best == SY_NONE)
+		return false;
+	v = host_vcpu(e, best);
+	if (v->status == ENGINE_RUNNING) {
+		v->move_to = pcpu;
+		engine_interrupt(e, v->ran_on);
+	} else if (v->queued) {
+		engine_dequeue(e, best);
+		engine_assign(e, best, pcpu, now);
+		engine_queue_up(e, best, now);
+	} else {
+		engine_assign(e, best, pcpu, now);
+	}
+	return true;
+}
+
+/*
+ * The answer to SY_BALANCE. Moves the vCPU that is worth most, if any, between this queue and the
+ * most or the least loaded one of the host. Where every pCPU has its own queue, those of the socket
+ * are compared every time and those of the whole host one time in eight.
+ */
+ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
+{
+	struct engine_queue *q = host_queue(e, queue);
+	u64 most_load = engine_load(e, queue, now), least_load = most_load;
+	u32 from = 0, end = e->queues, most = queue, least = queue, other;
+
+	if (e->queues == e->pcpus && ++q->balances % ENGINE_BALANCES_FAR) {
+		from = queue - queue % e->pcpus_per_socket;
+		end = from + e->pcpus_per_socket;
+	}
+	for (other = from; other < end; other++) {
+		u64 load = engine_load(e, other, now);
+
+		if (load > most_load) {
+			most_load = load;
+			most = other;
+		}
+		if (load < least_load) {
+			least_load = load;
+			least = other;
+		}
+	}
+	if (most != queue && engine_move_best(e, most, queue, now))
+		return;
+	if (least != queue)
+		engine_move_best(e, queue, least, now);
+}
+
+/*
+ * The answer to SY_REPLACE. Moves a running vCPU to an idle pCPU, if there is one: to any if
+ * another waits for this one, to one whose whole core is idle if the core here is shared.
+ */
+ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
+{
+	bool awaited = host_queue(e, host_pcpu(e, pcpu)->queue)->state.queued, shared = false;
+	u32 first = pcpu - pcpu % e->threads_per_core, to, i;
+
+	for (i = first; i < first + e->threads_per_core; i++)
+		shared |= i != pcpu && host_pcpu(e, i)->current != SY_NONE;
+	if (!awaited && !shared)
+		return;
+	to = engine_nearest_idle(e, vcpu, 0, e->pcpus);
+	if (to == SY_NONE || (!awaited && !engine_core_is_idle(e, to)))
+		return;
+	host_vcpu(e, vcpu)->move_to = to;
+	engine_interrupt(e, pcpu);
+}
+
+#endif

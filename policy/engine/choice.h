@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who runs next on a pCPU, and for how long.
+ */
+#ifndef STEELYARD_ENGINE_CHOICE_H
+#define STEELYARD_ENGINE_CHOICE_H
+
+#include "placement.h"
+
+/* Who runs on, or comes from the pCPU's own queue; or SY_NONE. */
+ENGINE_FN u32 engine_choose_here(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	struct sy_queue *q = &host_queue(e, c->queue)->state;
+	u32 best = c->current, first = SY_NONE, place = 0, vcpu;
+
+	if (best != SY_NONE &&
+	    (host_vcpu(e, best)->parked || host_vcpu(e, best)->move_to != SY_NONE))
+		best = SY_NONE;
+	while (q->queued && (vcpu = host_next_waiting(e, c->queue, &place)) != SY_NONE) {
+		enum sy_verdict verdict;
+
+		if (!engine_may_use(e, vcpu, pcpu))
+			continue;
+		if (first == SY_NONE)
+			first = vcpu;
+		verdict = sy_consider(host_policy(e), q, &c->state, engine_state_or_null(e, best),
+				      &host_vcpu(e, vcpu)->state, now);
+		if (verdict == SY_TAKE)
+			return vcpu;
+		if (verdict == SY_STOP)
+			break;
+	}
+	return best == SY_NONE ? first : best;
+}
+
+/* Who comes from this other queue, or SY_NONE. */
+ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chosen, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 place = 0, vcpu;
+
+	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
+		enum sy_verdict verdict;
+
+		if (!engine_may_use(e, vcpu, pcpu))
+			continue;
+		verdict = sy_steal(host_policy(e), &c->state, engine_state_or_null(e, chosen),
+				   &host_queue(e, queue)->state, &host_vcpu(e, vcpu)->state, now);
+		if (verdict == SY_TAKE)
+			return vcpu;
+		if (verdict == SY_STOP)
+			break;
+	}
+	return SY_NONE;
+}
+
+/* The same of the queues from `from` on and before `end`. */
+ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu, u32 chosen,
+				  u64 now)
+{
+	while (from < end) {
+		u64 waited = host_waited_queues(e, from / 64) >> from % 64;
+		u32 vcpu;
+
+		if (!waited) {
+			from = (from / 64 + 1) * 64;
+			continue;
+		}
+		from += (u32)__builtin_ctzll(waited);
+		if (from >= end)
+			break;
+		vcpu = engine_steal_from(e, from, pcpu, chosen, now);
+		if (vcpu != SY_NONE)
+			return vcpu;
+		from++;
+	}
+	return SY_NONE;
+}
+
+/* Who comes from another queue, nearest first; or SY_NONE. Only queues of one pCPU, which have its
+ * number, are stolen from. */
+ENGINE_FN u32 engine_steal(struct engine *e, u32 pcpu, u32 chosen, u64 now)
+{
+	u32 socket = pcpu - pcpu % e->pcpus_per_socket, end = socket + e->pcpus_per_socket;
+	u32 vcpu = engine_steal_within(e, pcpu + 1, end, pcpu, chosen, now);
+
+	if (vcpu == SY_NONE)
+		vcpu = engine_steal_within(e, socket, pcpu, pcpu, chosen, now);
+	if (vcpu == SY_NONE)
+		vcpu = engine_steal_within(e, end, e->queues, pcpu, chosen, now);
+	if (vcpu == SY_NONE)
+		vcpu = engine_steal_within(e, 0, socket, pcpu, chosen, now);
+	return vcpu;
+}
+
+/* Whoever runs on the queue's pCPUs is charged before a reset. */
+ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 now)
+{
+	u32 queue = host_pcpu(e, pcpu)->queue, requests, i;
+	struct engine_queue *q = host_queue(e, queue);
+	struct engine_vcpu *v = host_vcpu(e, chosen);
+	u64 units = sy_reset_due(host_policy(e), &q->state, &v->state,
+				 engine_state_or_null(e, engine_first_waiting(e, queue)));
+
+	if (!units)
+		return;
+	for (i = q->first_pcpu; i < q->first_pcpu + q->state.pcpus; i++) {
+		if (i != pcpu)
+			engine_charge(e, i, now);
+	}
+	requests = sy_reset(host_policy(e), &q->state, &e->governor, engine_domain_of(e, v), units,
+			    now);
+	engine_answer_queue(e, queue, requests, now);
+	for (i = 0; requests & SY_REWEIGH && i < 2; i++) {
+		/* Ids are numbers plus one. */
+		u64 id = e->governor.reweigh[i];
+
+		if (id)
+			sy_reweigh(host_policy(e), &e->governor,
+				   &host_domain(e, (u32)id - 1)->state);
+	}
+}
+
+/* No vCPU runs on the pCPU any more. */
+ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	struct engine_vcpu *v = host_vcpu(e, c->current);
+
+	host_stops(e, c->current, pcpu, status, now);
+	v->status = status;
+	v->since_ns = now;
+	c->current = SY_NONE;
+	c->state.busy = 0;
+}
+
+/* Who ran waits again, or is parked, or moves. */
+ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
+{
+	u32 vcpu = host_pcpu(e, pcpu)->current, move_to, idle;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	struct engine_queue *q;
+
+	engine_vacate(e, pcpu, ENGINE_WAITING, now);
+	move_to = v->move_to;
+	v->move_to = SY_NONE;
+	if (move_to != SY_NONE)
+		engine_assign(e, vcpu, move_to, now);
+	if (v->parked)
+		return;
+	engine_enqueue(e, vcpu, now);
+	if (move_to != SY_NONE) {
+		engine_interrupt_for(e, vcpu, now);
+		return;
+	}
+	q = host_queue(e, v->queue);
+	if (q->state.pcpus < 2)
+		return;
+	/* Another pCPU of the queue may be idle. */
+	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->first_pcpu + q->state.pcpus);
+	if (idle != SY_NONE)
+		engine_interrupt(e, idle);
+}
+
+/* Time between ticks while this vCPU runs. */
+ENGINE_FN u64 engine_tick_ns(struct engine *e, u32 vcpu)
+{
+	u64 tick_ns = sy_tick_ns(host_policy(e)),
+	    own_ns = engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns;
+
+	return own_ns ? sy_min(tick_ns, own_ns) : tick_ns;
+}
+
+/*
+ * pCPUs tick in turn, not all at once, and none when accounting and slices that are multiples of a
+ * tick end: who pays for a tick would hang on the order at that instant.
+ */
+ENGINE_FN void engine_start_tick(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u64 tick_ns = engine_tick_ns(e, vcpu), phase_ns;
+
+	if (!tick_ns || (host_ticks(e, pcpu) && c->tick_ns == tick_ns))
+		return;
+	c->tick_ns = tick_ns;
+	phase_ns = tick_ns * (2 * (u64)pcpu + 1) / (2 * (u64)e->pcpus);
+	host_tick(e, pcpu, now + tick_ns - (now - e->began_ns + tick_ns - phase_ns) % tick_ns);
+}
+
+/* The chosen one starts. */
+ENGINE_FN void engine_start(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	c->state.busy = 1;
+	c->state.started_ns = now;
+	c->charged_ns = now;
+	sy_start(host_policy(e), engine_queue_of(e, v), &c->state, &v->state, now);
+	v->state.pcpu = pcpu;
+	host_starts(e, vcpu, pcpu, now);
+	c->current = vcpu;
+	v->ran_on = pcpu;
+	v->status = ENGINE_RUNNING;
+	v->since_ns = now;
+	v->woken = 0;
+	engine_start_tick(e, pcpu, vcpu, now);
+}
+
+ENGINE_FN u64 engine_slice_ns(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	struct engine_vcpu *v = host_vcpu(e, c->current);
+	u64 slice_ns = sy_slice(host_policy(e), &host_queue(e, c->queue)->state, &c->state,
+				engine_domain_of(e, v), &v->state,
+				engine_state_or_null(e, engine_first_waiting(e, c->queue)), now);
+
+	return sy_max(slice_ns, 1);
+}
+
+/*
+ * The pCPU chooses: who runs from now on is in c->current. For how long, until it must choose
+ * again; SY_FOREVER if nobody runs. The numbers are the steps at the head of steelyard.h.
+ */
+ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 ran = c->current, chosen;
+
+	/* 1. Asking again for a choice means nothing while choosing. */
+	if (ran != SY_NONE)
+		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
+				      now);
+	/* 2, 3 */
+	chosen = engine_choose_here(e, pcpu, now);
+	if (e->queues > 1 &&
+	    sy_look_further(host_policy(e), &c->state, engine_state_or_null(e, chosen), now)) {
+		u32 stolen = engine_steal(e, pcpu, chosen, now);
+
+		if (stolen != SY_NONE) {
+			chosen = stolen;
+			engine_dequeue(e, stolen);
+			engine_assign(e, stolen, pcpu, now);
+		}
+	}
+	/* 4 */
+	if (chosen != SY_NONE)
+		engine_reset_if_due(e, pcpu, chosen, now);
+	/* 5, 6 */
+	if (chosen != ran) {
+		if (chosen != SY_NONE && host_vcpu(e, chosen)->queued)
+			engine_dequeue(e, chosen);
+		if (ran != SY_NONE)
+			engine_stop(e, pcpu, now);
+		if (chosen != SY_NONE)
+			engine_start(e, pcpu, chosen, now);
+	}
+	/* 7. A request made meanwhile was answered by this choice: it is still on the way. */
+	if (chosen != SY_NONE)
+		return engine_slice_ns(e, pcpu, now);
+	if (!c->interrupted)
+		host_set_idle(e, pcpu, true);
+	return SY_FOREVER;
+}
+
+#endif

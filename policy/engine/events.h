@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What happens on a host, as it is told: vCPUs wake, block, spin; timers and ticks pass;
+ * accountings and samples are due; domains and vCPUs begin and end.
+ */
+#ifndef STEELYARD_ENGINE_EVENTS_H
+#define STEELYARD_ENGINE_EVENTS_H
+
+#include "balance.h"
+
+/* ---- Beginning and end ---- */
+
+/* The host has set what is its own in *e. All pCPUs are idle. */
+ENGINE_FN void engine_begin(struct engine *e)
+{
+	sy_accounting_init(host_policy(e), &e->accounting, e->pcpus);
+}
+
+/* The host has set first_pcpu and state.pcpus. Queues begin before the vCPUs that belong to them.
+ */
+ENGINE_FN void engine_queue_begin(struct engine *e, u32 queue)
+{
+	struct engine_queue *q = host_queue(e, queue);
+	u32 pcpu;
+
+	sy_queue_init(host_policy(e), &q->state, e->pcpus);
+	for (pcpu = q->first_pcpu; pcpu < q->first_pcpu + q->state.pcpus; pcpu++) {
+		struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+		c->state.id = pcpu;
+		c->queue = queue;
+		c->current = SY_NONE;
+		host_set_idle(e, pcpu, true);
+	}
+}
+
+ENGINE_FN void engine_domain_begin(struct engine *e, u32 domain, const struct sy_settings *settings,
+				   u64 vcpus, u64 now)
+{
+	struct sy_domain *d = &host_domain(e, domain)->state;
+
+	d->id = (u64)domain + 1;
+	sy_domain_init(host_policy(e), d, settings, vcpus, now);
+}
+
+/*
+ * A new vCPU, blocked, that belongs to this pCPU. index: its number in its domain. The host then
+ * sets the timer that state.timer_ns asks for.
+ */
+ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 index, u32 pcpu,
+				 u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 queue = host_pcpu(e, pcpu)->queue, requests;
+
+	v->status = ENGINE_BLOCKED;
+	v->since_ns = now;
+	v->domain = domain;
+	v->queue = queue;
+	v->ran_on = SY_NONE;
+	v->move_to = SY_NONE;
+	v->state.pcpu = pcpu;
+	v->state.index = index;
+	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
+	host_change_queue(e, vcpu, SY_NONE, queue);
+	requests = ENGINE_ASK(sy_join, e, v, now);
+	engine_answer_queue(e, queue, requests, now);
+}
+
+/* ---- What vCPUs do ---- */
+
+/* A blocked vCPU has work again. */
+ENGINE_FN void engine_wake(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	bool was_parked;
+
+	host_wakes(e, vcpu, now);
+	v->status = ENGINE_WAITING;
+	v->since_ns = now;
+	engine_charge_lone(e, v->queue, now);
+	v->woken = 1;
+	v->parked_ns = now;
+	v->state.runnable = 1;
+	was_parked = v->parked;
+	engine_answer(e, vcpu, ENGINE_ASK(sy_wake, e, v, now), now);
+	/* One that was parked and no longer is has been queued by that. */
+	if (!was_parked && !v->parked)
+		engine_queue_up(e, vcpu, now);
+}
+
+/* The vCPU that runs on this pCPU has nothing more to do; the pCPU chooses again. */
+ENGINE_FN void engine_block(struct engine *e, u32 pcpu, u64 now)
+{
+	u32 vcpu = host_pcpu(e, pcpu)->current, requests;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	engine_charge(e, pcpu, now);
+	v->state.runnable = 0;
+	v->move_to = SY_NONE;
+	requests = ENGINE_ASK(sy_block, e, v, now);
+	engine_vacate(e, pcpu, ENGINE_BLOCKED, now);
+	engine_answer(e, vcpu, requests, now);
+	engine_interrupt(e, pcpu);
+}
+
+/* What summoning this sibling promises; 0: leave it. */
+ENGINE_FN u64 engine_rank(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 facts = (v->woken ? 0 : SY_PREEMPTED) | (host_in_kernel(e, vcpu) ? SY_IN_KERNEL : 0);
+
+	engine_charge_lone(e, v->queue, now);
+	return ENGINE_ASK(sy_rank, e, v, facts, now - v->since_ns, now);
+}
+
+ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 requests = ENGINE_ASK(sy_summon, e, v, now);
+
+	engine_answer(e, vcpu, requests, now);
+	if (requests & SY_RESCHEDULE)
+		engine_interrupt(e, v->state.pcpu);
+}
+
+/* Summons those siblings of a spinning vCPU that the policy wants; how many. */
+ENGINE_FN u32 engine_summon(struct engine *e, u32 domain, enum sy_gang gang, u64 now)
+{
+	u32 best = SY_NONE, summoned = 0, place = 0, vcpu;
+	u64 greatest = 0;
+
+	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
+		u64 rank = host_vcpu(e, vcpu)->queued ? engine_rank(e, vcpu, now) : 0;
+
+		if (rank && gang == SY_GANG_ALL) {
+			engine_summon_one(e, vcpu, now);
+			summoned++;
+		} else if (rank > greatest) {
+			greatest = rank;
+			best = vcpu;
+		}
+	}
+	if (best == SY_NONE)
+		return summoned;
+	engine_summon_one(e, best, now);
+	return summoned + 1;
+}
+
+/* A pause-loop exit of the vCPU that runs on this pCPU. */
+ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
+{
+	u32 vcpu = host_pcpu(e, pcpu)->current, summoned = 0;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	enum sy_gang gang;
+
+	engine_charge(e, pcpu, now);
+	gang = sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now);
+	if (gang != SY_GANG_NONE)
+		summoned = engine_summon(e, v->domain, gang, now);
+	engine_answer(e, vcpu, ENGINE_ASK(sy_spun, e, v, summoned, now), now);
+}
+
+/* ---- Time that passes ---- */
+
+/* The tick of this pCPU. It ends while nobody runs there. */
+ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 vcpu = c->current, requests;
+	struct engine_vcpu *v;
+
+	if (vcpu == SY_NONE)
+		return;
+	v = host_vcpu(e, vcpu);
+	c->tick_ns = engine_tick_ns(e, vcpu);
+	host_tick(e, pcpu, now + c->tick_ns);
+	engine_charge(e, pcpu, now);
+	requests = sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,
+			   engine_domain_of(e, v), &v->state, now);
+	engine_answer(e, vcpu, requests, now);
+	if (requests & SY_REPLACE)
+		engine_replace(e, pcpu, vcpu);
+}
+
+ENGINE_FN void engine_vcpu_timer(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (v->status == ENGINE_RUNNING)
+		engine_charge(e, v->ran_on, now);
+	engine_answer(e, vcpu, ENGINE_ASK(sy_vcpu_timer, e, v, now), now);
+}
+
+ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)
+{
+	u32 requests = sy_domain_timer(host_policy(e), &host_domain(e, domain)->state, now);
+	u32 place = 0, vcpu;
+
+	if (requests & SY_DOMAIN_TIMER)
+		host_domain_timer(e, domain);
+	while (requests & SY_UNPARK && (vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE)
+		engine_unpark(e, vcpu, now);
+}
+
+/* Every sy_account_ns(), if that is not 0. */
+ENGINE_FN void engine_account(struct engine *e, u64 now)
+{
+	u32 place = 0, domain;
+
+	sy_account_begin(host_policy(e), &e->accounting, now);
+	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
+		struct sy_domain *d = &host_domain(e, domain)->state;
+		u32 requests = sy_account_domain(host_policy(e), &e->accounting, d), visited = 0,
+		    vcpu;
+
+		while (requests & SY_VISIT &&
+		       (vcpu = host_next_vcpu(e, domain, &visited)) != SY_NONE)
+			engine_answer(e, vcpu,
+				      sy_account_vcpu(host_policy(e), &e->accounting, d,
+						      &host_vcpu(e, vcpu)->state),
+				      now);
+		if (requests & SY_FIRST)
+			host_account_first(e, place);
+	}
+	sy_account_end(host_policy(e), &e->accounting);
+}
+
+/* Every sy_sample_ns(), if that is not 0. */
+ENGINE_FN void engine_sample(struct engine *e, u64 now)
+{
+	u32 domain;
+
+	sy_sample_begin(host_policy(e), &e->governor, e->pcpus, now);
+	for (domain = 0; domain < e->domains; domain++) {
+		struct sy_sample sample;
+
+		host_sample(e, domain, &sample, now);
+		sy_sample_domain(host_policy(e), &e->governor, &host_domain(e, domain)->state,
+				 &sample);
+	}
+	for (domain = 0; domain < e->domains; domain++)
+		sy_sample_settle(host_policy(e), &e->governor, &host_domain(e, domain)->state);
+}
+
+#endif

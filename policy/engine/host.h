@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a host supplies, and all of it: mechanism. It defines each of these before it includes
+ * engine.h. None of them calls the engine: what an effect asks for is done after the call.
+ */
+#ifndef STEELYARD_ENGINE_HOST_H
+#define STEELYARD_ENGINE_HOST_H
+
+#include "state.h"
+
+#define HOST_FN static inline __attribute__((always_inline, unused))
+
+/* ---- Tables ---- */
+
+HOST_FN const struct sy_policy *host_policy(struct engine *e);
+HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu);
+HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain);
+HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue);
+HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu);
+
+/*
+ * Walks: each gives the next one after *place, which begins as 0 and means nothing else, and moves
+ * *place on; SY_NONE at the end. Nothing is inserted or removed meanwhile.
+ */
+HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place); /* lowest key first */
+HOST_FN u32 host_next_member(struct engine *e, u32 queue,
+			     u32 *place); /* who belongs to the queue */
+HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place);
+HOST_FN u32 host_next_accounted(struct engine *e,
+				u32 *place); /* domains, see host_account_first() */
+
+/* ---- Queues ---- */
+
+/* After its equals, by v->key. */
+HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu);
+HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu);
+/* Every v->key of those that wait may be another; equals stay as they stand. */
+HOST_FN void host_sort(struct engine *e, u32 queue);
+/* It belongs to `to` from now on; from: SY_NONE for a new one. */
+HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to);
+/* The domain that the walk met last before `place` is met first from the next accounting on. */
+HOST_FN void host_account_first(struct engine *e, u32 place);
+
+/* ---- Sets of pCPUs and of queues, 64 to a word ---- */
+
+HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word);
+HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle);
+HOST_FN u64 host_waited_queues(struct engine *e, u32 word);
+HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited);
+/* Where it may run. */
+HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word);
+
+/* ---- Effects ---- */
+
+/* The pCPU calls engine_choose() soon; once for each call of this. */
+HOST_FN void host_interrupt(struct engine *e, u32 pcpu);
+/* engine_balance() of this queue soon; once is enough. */
+HOST_FN void host_balance(struct engine *e, u32 queue);
+/* engine_vcpu_timer() at state.timer_ns, or at no time if that is 0. */
+HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu);
+HOST_FN void host_domain_timer(struct engine *e, u32 domain);
+/* engine_tick() at this time, instead of when it was due; host_ticks(): whether one is due. */
+HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns);
+HOST_FN bool host_ticks(struct engine *e, u32 pcpu);
+
+/* ---- What the host knows, and what it measures ---- */
+
+/* Whether the vCPU was in its guest's kernel when it ran last. */
+HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu);
+/* What happened to the domain since the sample before. */
+HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now);
+/* For who measures: it was blocked and waits now; it starts where `pcpu` was idle or ran another;
+ * it stops. */
+HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now);
+HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now);
+HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now);
+/* A waiting vCPU is no longer parked. */
+HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who waits where, and what is done with the policy's answers. An answer about a vCPU that runs is
+ * done without looking at another; one about a vCPU that waits may interrupt for it (placement.h).
+ */
+#ifndef STEELYARD_ENGINE_QUEUE_H
+#define STEELYARD_ENGINE_QUEUE_H
+
+#include "host.h"
+
+#define ENGINE_FN static inline __attribute__((unused))
+
+ENGINE_FN struct sy_domain *engine_domain_of(struct engine *e, const struct engine_vcpu *v)
+{
+	return &host_domain(e, v->domain)->state;
+}
+
+ENGINE_FN struct sy_queue *engine_queue_of(struct engine *e, const struct engine_vcpu *v)
+{
+	return &host_queue(e, v->queue)->state;
+}
+
+ENGINE_FN struct sy_vcpu *engine_state_or_null(struct engine *e, u32 vcpu)
+{
+	return vcpu == SY_NONE ? 0 : &host_vcpu(e, vcpu)->state;
+}
+
+ENGINE_FN bool engine_is_idle(struct engine *e, u32 pcpu)
+{
+	return host_idle_pcpus(e, pcpu / 64) >> pcpu % 64 & 1;
+}
+
+ENGINE_FN bool engine_may_use(struct engine *e, u32 vcpu, u32 pcpu)
+{
+	return host_allowed_pcpus(e, vcpu, pcpu / 64) >> pcpu % 64 & 1;
+}
+
+/* What the policy answers to a call about a vCPU in its queue. */
+#define ENGINE_ASK(call, e, v, ...) \
+	call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
+	     __VA_ARGS__)
+
+/* Lets a pCPU choose again, after what happens now. It is no longer idle then: somebody is on the
+ * way. */
+ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+	if (c->interrupted)
+		return;
+	c->interrupted = 1;
+	if (c->current == SY_NONE)
+		host_set_idle(e, pcpu, false);
+	host_interrupt(e, pcpu);
+}
+
+/* ---- In and out of a queue ---- */
+
+ENGINE_FN void engine_enqueue(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	struct sy_queue *q = engine_queue_of(e, v);
+
+	v->key = ENGINE_ASK(sy_key, e, v, now);
+	v->queued = 1;
+	host_insert(e, v->queue, vcpu);
+	if (!q->queued++)
+		host_set_waited(e, v->queue, true);
+}
+
+ENGINE_FN void engine_dequeue(struct engine *e, u32 vcpu)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	v->queued = 0;
+	host_remove(e, v->queue, vcpu);
+	if (!--engine_queue_of(e, v)->queued)
+		host_set_waited(e, v->queue, false);
+}
+
+ENGINE_FN u32 engine_first_waiting(struct engine *e, u32 queue)
+{
+	u32 place = 0;
+
+	return host_queue(e, queue)->state.queued ? host_next_waiting(e, queue, &place) : SY_NONE;
+}
+
+/* ---- Answers ---- */
+
+ENGINE_FN void engine_survey(struct engine *e, u32 queue)
+{
+	struct sy_queue *q = &host_queue(e, queue)->state;
+	u32 place = 0, vcpu;
+
+	sy_survey_begin(host_policy(e), q);
+	while ((vcpu = host_next_member(e, queue, &place)) != SY_NONE) {
+		struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+		sy_survey_vcpu(host_policy(e), q, engine_domain_of(e, v), &v->state);
+	}
+}
+
+ENGINE_FN void engine_resort(struct engine *e, u32 queue, u64 now)
+{
+	u32 place = 0, vcpu;
+
+	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
+		struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+		v->key = ENGINE_ASK(sy_key, e, v, now);
+	}
+	host_sort(e, queue);
+}
+
+/* What a policy asked for a queue. */
+ENGINE_FN void engine_answer_queue(struct engine *e, u32 queue, u32 requests, u64 now)
+{
+	if (requests & SY_SURVEY)
+		engine_survey(e, queue);
+	if (requests & SY_RESORT)
+		engine_resort(e, queue, now);
+	if (requests & SY_BALANCE)
+		host_balance(e, queue);
+}
+
+ENGINE_FN void engine_answer_timers(struct engine *e, u32 vcpu, u32 requests)
+{
+	if (requests & SY_TIMER)
+		host_vcpu_timer(e, vcpu);
+	if (requests & SY_DOMAIN_TIMER)
+		host_domain_timer(e, host_vcpu(e, vcpu)->domain);
+}
+
+ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (v->parked)
+		return;
+	v->parked = 1;
+	v->parked_ns = now;
+	if (v->status == ENGINE_RUNNING)
+		engine_interrupt(e, v->ran_on);
+	else if (v->queued)
+		engine_dequeue(e, vcpu);
+}
+
+/* What a policy asked for a vCPU that runs. */
+ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (!requests)
+		return;
+	engine_answer_timers(e, vcpu, requests);
+	if (requests & SY_PARK)
+		engine_park(e, vcpu, now);
+	if (requests & SY_UNPARK)
+		v->parked = 0;
+	if (requests & SY_RESCHEDULE)
+		engine_interrupt(e, v->ran_on);
+	engine_answer_queue(e, v->queue, requests, now);
+}
+
+/* ---- Charging ---- */
+
+/* Charges who runs on the pCPU up to now; what the policy asked for that one. */
+ENGINE_FN u32 engine_charge_quietly(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	struct engine_vcpu *v;
+	u64 ran_ns;
+
+	if (c->current == SY_NONE || now <= c->charged_ns)
+		return 0;
+	ran_ns = now - c->charged_ns;
+	c->charged_ns = now;
+	v = host_vcpu(e, c->current);
+	return ENGINE_ASK(sy_charge, e, v, ran_ns, now);
+}
+
+ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
+{
+	u32 requests = engine_charge_quietly(e, pcpu, now);
+
+	engine_answer_running(e, host_pcpu(e, pcpu)->current, requests, now);
+}
+
+/* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */
+ENGINE_FN void engine_charge_lone(struct engine *e, u32 queue, u64 now)
+{
+	struct engine_queue *q = host_queue(e, queue);
+
+	if (q->state.pcpus == 1)
+		engine_charge(e, q->first_pcpu, now);
+}
+
+/* Makes a vCPU that neither runs nor waits in a queue belong to the queue of this pCPU. */
+ENGINE_FN void engine_assign(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 from = v->queue, to = host_pcpu(e, pcpu)->queue, left, joined;
+
+	if (from == to) {
+		v->state.pcpu = pcpu;
+		return;
+	}
+	engine_charge_lone(e, from, now);
+	engine_charge_lone(e, to, now);
+	left = ENGINE_ASK(sy_leave, e, v, now);
+	v->state.pcpu = pcpu;
+	v->queue = to;
+	host_change_queue(e, vcpu, from, to);
+	joined = ENGINE_ASK(sy_join, e, v, now);
+	engine_answer_queue(e, from, left, now);
+	engine_answer_timers(e, vcpu, joined | left);
+	engine_answer_queue(e, to, joined | (left & SY_BALANCE), now);
+}
+
+#endif

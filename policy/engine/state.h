@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the engine knows of each vCPU, domain, queue and pCPU, and of the host. A host keeps them in
+ * tables of its own, zeroed; all are named by their number there. It reads what it likes and writes
+ * what is said to be its own.
+ */
+#ifndef STEELYARD_ENGINE_STATE_H
+#define STEELYARD_ENGINE_STATE_H
+
+#include "../steelyard.h"
+
+enum engine_status {
+	ENGINE_BLOCKED,
+	ENGINE_WAITING, /* for a pCPU, parked or not */
+	ENGINE_RUNNING
+};
+
+struct engine_vcpu {
+	struct sy_vcpu state;
+	u64 key; /* place in its queue */
+	u64 since_ns; /* when it got its status */
+	u64 parked_ns; /* since when it is kept off its queue: parked, or woken if that was later */
+	u32 status; /* enum engine_status */
+	u32 domain; /* the host's, before engine_vcpu_begin() */
+	u32 queue;
+	u32 ran_on; /* pCPU that it runs or ran on, or SY_NONE */
+	u32 move_to; /* pCPU whose queue it goes to when it stops, or SY_NONE */
+	u8 queued; /* 1: in its queue, under its key */
+	u8 parked; /* 1: kept off its queue, runnable or not */
+	u8 woken; /* 1: it has not run since it woke */
+};
+
+struct engine_domain {
+	struct sy_domain state;
+};
+
+/* It serves the pCPUs from first_pcpu on, state.pcpus of them. */
+struct engine_queue {
+	struct sy_queue state;
+	u32 first_pcpu;
+	u32 balances; /* so far */
+};
+
+struct engine_pcpu {
+	struct sy_pcpu state;
+	u64 charged_ns; /* up to when the vCPU that runs here was charged */
+	u64 tick_ns; /* between ticks, of the tick that comes */
+	u32 current; /* vCPU that runs here, or SY_NONE */
+	u32 queue;
+	u32 interrupted; /* 1: it is on the way to a choice */
+};
+
+/* One per host. pCPUs are numbered so that those of a core, and the cores of a socket, follow each
+ * other. */
+struct engine {
+	struct sy_accounting accounting;
+	struct sy_governor governor;
+	/* The host's, before engine_begin(). */
+	u64 began_ns; /* ticks are in phase with it */
+	u32 pcpus;
+	u32 threads_per_core;
+	u32 pcpus_per_socket;
+	u32 queues;
+	u32 domains;
+	u32 rotor; /* where the search for an idle pCPU in rotation goes on */
+};
+
+#endif

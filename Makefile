@@ -45,13 +45,16 @@ core-check: ## the core compiles for user space, kernel and hypervisor, BPF
 	@scripts/core-check
 
 .PHONY: sanitizers
-sanitizers: ## the core under a random host, with AddressSanitizer and UndefinedBehaviorSanitizer
+sanitizers: ## policies and engine under random hosts, with AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== sanitizers"
 	@mkdir -p $(target)
-	gcc -std=c11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
-		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		policy/tests/random_host.c -o $(target)/random-host
-	$(target)/random-host $(seeds)
+	for test in random_host adversary; do \
+		gcc -std=c11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
+			-fsanitize=address,undefined -fno-sanitize-recover=all \
+			policy/tests/$$test.c -o $(target)/$$test; \
+	done
+	$(target)/random_host $(seeds)
+	$(target)/adversary 500000 $(seeds)
 
 .PHONY: doc
 doc: ## the documentation of the crates, in target/doc

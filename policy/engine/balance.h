@@ -35,6 +35,20 @@ ENGINE_FN u32 engine_usable(struct engine *e, u32 vcpu, u32 queue)
 	return SY_NONE;
 }
 
+/* Some pCPU of the host that the vCPU may use, an idle one if there is one; or SY_NONE. */
+ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
+{
+	u32 found = engine_nearest_idle(e, vcpu, 0, e->pcpus), word;
+
+	for (word = 0; found == SY_NONE && word < (e->pcpus + 63) / 64; word++) {
+		u64 allowed = host_allowed_pcpus(e, vcpu, word);
+
+		if (allowed)
+			found = word * 64 + (u32)__builtin_ctzll(allowed);
+	}
+	return found;
+}
+
 /* Moves who is worth most to move, if anybody is. */
 ENGINE_FN bool engine_move_best(struct engine *e, u32 from, u32 to, u64 now)
 {

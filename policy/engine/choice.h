@@ -219,6 +219,43 @@ ENGINE_FN u64 engine_slice_ns(struct engine *e, u32 pcpu, u64 now)
 	return sy_max(slice_ns, 1);
 }
 
+/* Whether a pCPU of its queue that the waiting vCPU may use is on the way to a choice, with nobody
+ * to go on. */
+ENGINE_FN bool engine_is_awaited(struct engine *e, u32 vcpu, const struct engine_queue *q)
+{
+	u32 pcpu;
+
+	for (pcpu = q->first_pcpu; pcpu < q->first_pcpu + q->state.pcpus; pcpu++) {
+		struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+		if (c->interrupted && c->current == SY_NONE && engine_may_use(e, vcpu, pcpu))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * An idle pCPU has taken somebody. If that was not who it was interrupted for, and what was
+ * interrupted for the one taken is no use to the other, another idle pCPU is asked.
+ */
+ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
+{
+	struct engine_queue *q = host_queue(e, queue);
+	u32 place = 0, vcpu;
+
+	if (!q->state.queued || !engine_any_idle(e, q->first_pcpu, q->first_pcpu + q->state.pcpus))
+		return;
+	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
+		u32 idle =
+			engine_nearest_idle(e, vcpu, q->first_pcpu, q->first_pcpu + q->state.pcpus);
+
+		if (idle == SY_NONE || engine_is_awaited(e, vcpu, q))
+			continue;
+		engine_interrupt(e, idle);
+		return;
+	}
+}
+
 /*
  * The pCPU chooses: who runs from now on is in c->current. For how long, until it must choose
  * again; SY_FOREVER if nobody runs. The numbers are the steps at the head of steelyard.h.
@@ -255,6 +292,8 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 			engine_stop(e, pcpu, now);
 		if (chosen != SY_NONE)
 			engine_start(e, pcpu, chosen, now);
+		if (ran == SY_NONE && chosen != SY_NONE)
+			engine_pass_on(e, c->queue);
 	}
 	/* 7. A request made meanwhile was answered by this choice: it is still on the way. */
 	if (chosen != SY_NONE)

@@ -62,9 +62,62 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	v->state.pcpu = pcpu;
 	v->state.index = index;
 	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
+	engine_charge_lone(e, queue, now);
 	host_change_queue(e, vcpu, SY_NONE, queue);
 	requests = ENGINE_ASK(sy_join, e, v, now);
 	engine_answer_queue(e, queue, requests, now);
+}
+
+/* The vCPU, which is blocked, ends: its state may be freed then. */
+ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 left;
+
+	engine_charge_lone(e, v->queue, now);
+	left = ENGINE_ASK(sy_leave, e, v, now);
+	host_change_queue(e, vcpu, v->queue, SY_NONE);
+	engine_answer_queue(e, v->queue, left, now);
+	engine_answer_timers(e, vcpu, left);
+	sy_vcpu_destroy(host_policy(e), &e->accounting, engine_domain_of(e, v), &v->state);
+}
+
+/* ---- What an administrator asks for ---- */
+
+ENGINE_FN void engine_domain_change(struct engine *e, u32 domain,
+				    const struct sy_settings *settings)
+{
+	sy_domain_change(host_policy(e), &e->governor, &host_domain(e, domain)->state, settings);
+}
+
+/* The vCPU may use other pCPUs than before, one at least. */
+ENGINE_FN void engine_allowed_changed(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 pcpu = engine_usable(e, vcpu, v->queue);
+
+	if (v->status == ENGINE_RUNNING) {
+		if (v->move_to != SY_NONE && engine_may_use(e, vcpu, v->move_to))
+			return;
+		v->move_to = SY_NONE;
+		if (engine_may_use(e, vcpu, v->ran_on))
+			return;
+		v->move_to = pcpu == SY_NONE ? engine_any_usable(e, vcpu) : pcpu;
+		engine_interrupt(e, v->ran_on);
+		return;
+	}
+	if (engine_may_use(e, vcpu, v->state.pcpu))
+		pcpu = v->state.pcpu;
+	else if (pcpu == SY_NONE)
+		pcpu = engine_any_usable(e, vcpu);
+	if (v->queued) {
+		engine_dequeue(e, vcpu);
+		engine_assign(e, vcpu, pcpu, now);
+		/* What could not take it before may be idle. */
+		engine_queue_up(e, vcpu, now);
+	} else {
+		engine_assign(e, vcpu, pcpu, now);
+	}
 }
 
 /* ---- What vCPUs do ---- */
@@ -101,6 +154,17 @@ ENGINE_FN void engine_block(struct engine *e, u32 pcpu, u64 now)
 	requests = ENGINE_ASK(sy_block, e, v, now);
 	engine_vacate(e, pcpu, ENGINE_BLOCKED, now);
 	engine_answer(e, vcpu, requests, now);
+	engine_interrupt(e, pcpu);
+}
+
+/* The vCPU that runs on this pCPU lets others go first. */
+ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
+{
+	u32 vcpu = host_pcpu(e, pcpu)->current;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	engine_charge(e, pcpu, now);
+	engine_answer(e, vcpu, ENGINE_ASK(sy_yield, e, v, now), now);
 	engine_interrupt(e, pcpu);
 }
 

@@ -36,7 +36,7 @@ HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu);
 HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu);
 /* Every v->key of those that wait may be another; equals stay as they stand. */
 HOST_FN void host_sort(struct engine *e, u32 queue);
-/* It belongs to `to` from now on; from: SY_NONE for a new one. */
+/* It belongs to `to` from now on; SY_NONE: before its beginning, after its end. */
 HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to);
 /* The domain that the walk met last before `place` is met first from the next accounting on. */
 HOST_FN void host_account_first(struct engine *e, u32 place);

@@ -7,6 +7,18 @@
 
 #include "queue.h"
 
+/* Whether any pCPU from `from` on and before `end` is idle. */
+ENGINE_FN bool engine_any_idle(struct engine *e, u32 from, u32 end)
+{
+	for (; from < end; from = (from / 64 + 1) * 64) {
+		u64 found = host_idle_pcpus(e, from / 64) >> from % 64;
+
+		if (found)
+			return from + (u32)__builtin_ctzll(found) < end;
+	}
+	return false;
+}
+
 /* The first idle pCPU from `from` on and before `end` that the vCPU may use, or SY_NONE. */
 ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
@@ -68,7 +80,7 @@ ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 		if (found != SY_NONE)
 			return found;
 	}
-	if (last >= from && last < end && engine_is_idle(e, last))
+	if (last >= from && last < end && engine_is_idle(e, last) && engine_may_use(e, vcpu, last))
 		return last;
 	found = engine_idle_for(e, vcpu, near, near_end);
 	return found == SY_NONE ? any : found;
@@ -125,14 +137,11 @@ ENGINE_FN bool engine_interrupt_least(struct engine *e, u32 vcpu, u64 now)
 /* SY_STEP_EVICT */
 ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 {
-	u32 words = (e->pcpus + 63) / 64, word, running, to;
-	u64 idle = 0;
+	u32 running, to;
 
 	if (engine_idle_for(e, vcpu, 0, e->pcpus) != SY_NONE)
 		return false;
-	for (word = 0; word < words; word++)
-		idle |= host_idle_pcpus(e, word);
-	if (!idle || engine_lead(e, vcpu, last, now) <= 0)
+	if (!engine_any_idle(e, 0, e->pcpus) || engine_lead(e, vcpu, last, now) <= 0)
 		return false;
 	running = host_pcpu(e, last)->current;
 	to = engine_nearest_idle(e, running, 0, e->pcpus);

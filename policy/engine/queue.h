@@ -148,10 +148,11 @@ ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
 /* What a policy asked for a vCPU that runs. */
 ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u64 now)
 {
-	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	struct engine_vcpu *v;
 
 	if (!requests)
 		return;
+	v = host_vcpu(e, vcpu);
 	engine_answer_timers(e, vcpu, requests);
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);

@@ -8,7 +8,7 @@
  * who is parked with work has something that unparks it, and no pCPU with a queue of its own idles
  * while a vCPU waits there.
  *
- *	random-host [DISCIPLINE] SEED...
+ *	random_host [DISCIPLINE] SEED...
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "../core.c"
+#include "random.h"
 
 enum {
 	HOSTS = 40, /* per seed, discipline and vintage */
@@ -119,46 +120,6 @@ static u64 calls_total;
 enum call { CALLS(CALL_INDEX) CALL_COUNT };
 static const char *const call_name[] = { CALLS(CALL_NAME) };
 static u64 called[CALL_COUNT];
-
-static u64 random_state;
-
-/* splitmix64 (Steele, Lea, Flood 2014) */
-static u64 random_word(void)
-{
-	u64 z = random_state += 0x9e3779b97f4a7c15;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	return z ^ (z >> 31);
-}
-
-static u64 below(u64 bound)
-{
-	return random_word() % bound;
-}
-
-/* Every order of magnitude equally likely */
-static u64 magnitude(void)
-{
-	u64 word = random_word(); /* a draw each, so that a seed means the same with every compiler */
-
-	return word >> below(64);
-}
-
-/* The same, and the ends more so */
-static u64 between(u64 minimum, u64 maximum)
-{
-	u64 range = maximum - minimum;
-
-	switch (below(8)) {
-	case 0:
-		return minimum;
-	case 1:
-		return maximum;
-	default:
-		return minimum + sy_min(magnitude(), range);
-	}
-}
 
 static void check(bool holds, const char *format, ...)
 {
@@ -1483,7 +1444,7 @@ int main(int argc, char **argv)
 	}
 
 	running_what = "all disciplines";
-	check(hosts, "usage: random-host [DISCIPLINE] SEED...");
+	check(hosts, "usage: random_host [DISCIPLINE] SEED...");
 	for (int call = 0; call < CALL_COUNT; call++)
 		check(only || called[call], "%s was never called", call_name[call]);
 	printf("random-host: %llu hosts, %llu steps, %llu calls\n", (unsigned long long)hosts,

@@ -1,0 +1,721 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, cores and threads, any policy with
+ * any parameters, where vCPUs wake, block, yield and spin in bursts, end and begin, may use other pCPUs from one moment to
+ * the next, weights and caps change, every timer is late, and pCPUs that were interrupted choose in any order and
+ * after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
+ * host has, who stops was charged up to then, who is kept off a queue has something that ends it, and no pCPU is idle
+ * while somebody who may use it waits in its queue. One seed repeats a failure.
+ *
+ *	adversary STEPS SEED...
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core.c"
+#include "../engine/host.h"
+#include "random.h"
+
+enum {
+	PCPUS = 384,
+	WORDS = PCPUS / 64,
+	DOMAINS = 48,
+	DOMAIN_VCPUS = 32,
+	VCPUS = DOMAINS * DOMAIN_VCPUS,
+	HOST_STEPS = 20000 /* before another host is drawn */
+};
+
+static struct engine engine;
+static struct sy_policy policy;
+static struct engine_vcpu vcpus[VCPUS];
+static struct engine_domain domains[DOMAINS];
+static struct engine_queue queues[PCPUS];
+static struct engine_pcpu pcpus[PCPUS];
+
+/* The host's own. */
+static u64 allowed[VCPUS][WORDS];
+static u64 idle[WORDS], waited[WORDS];
+static u32 waiting[PCPUS][VCPUS], waiting_count[PCPUS];
+static bool there[VCPUS];
+static u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS], tick_due_ns[PCPUS], slice_due_ns[PCPUS];
+static u64 account_due_ns, sample_due_ns, now;
+static u32 account_order[DOMAINS], domain_vcpus;
+static bool interrupted[PCPUS], unbalanced[PCPUS];
+static u32 interrupts;
+
+static u64 seed, step, steps_total, choices;
+static char policy_text[64];
+
+static void check(bool holds, const char *format, ...)
+{
+	va_list arguments;
+
+	if (holds)
+		return;
+	fprintf(stderr, "adversary: seed %llu, step %llu, %s, %u pCPUs: ", (unsigned long long)seed,
+		(unsigned long long)step, policy_text, engine.pcpus);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+/* ---- The host's operations ---- */
+
+HOST_FN const struct sy_policy *host_policy(struct engine *e)
+{
+	return &policy;
+}
+
+HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
+{
+	return &vcpus[vcpu];
+}
+
+HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
+{
+	return &domains[domain];
+}
+
+HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
+{
+	return &queues[queue];
+}
+
+HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
+{
+	return &pcpus[pcpu];
+}
+
+HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
+{
+	return *place < waiting_count[queue] ? waiting[queue][(*place)++] : SY_NONE;
+}
+
+HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
+{
+	while (*place < e->domains * domain_vcpus) {
+		u32 vcpu = (*place)++;
+
+		if (there[vcpu] && vcpus[vcpu].queue == queue)
+			return vcpu;
+	}
+	return SY_NONE;
+}
+
+HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place)
+{
+	while (*place < domain_vcpus) {
+		u32 vcpu = domain * domain_vcpus + (*place)++;
+
+		if (there[vcpu])
+			return vcpu;
+	}
+	return SY_NONE;
+}
+
+HOST_FN u32 host_next_accounted(struct engine *e, u32 *place)
+{
+	return *place < e->domains ? account_order[(*place)++] : SY_NONE;
+}
+
+HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
+{
+	u32 at = waiting_count[queue]++;
+
+	for (; at && vcpus[waiting[queue][at - 1]].key > vcpus[vcpu].key; at--)
+		waiting[queue][at] = waiting[queue][at - 1];
+	waiting[queue][at] = vcpu;
+}
+
+HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
+{
+	u32 at = 0;
+
+	while (at < waiting_count[queue] && waiting[queue][at] != vcpu)
+		at++;
+	check(at < waiting_count[queue], "vCPU %u is not in queue %u", vcpu, queue);
+	waiting_count[queue]--;
+	memmove(&waiting[queue][at], &waiting[queue][at + 1],
+		(waiting_count[queue] - at) * sizeof(waiting[queue][0]));
+}
+
+HOST_FN void host_sort(struct engine *e, u32 queue)
+{
+	u32 count = waiting_count[queue], i;
+
+	waiting_count[queue] = 0;
+	for (i = 0; i < count; i++)
+		host_insert(e, queue, waiting[queue][i]);
+}
+
+/* Where one pCPU has a queue of its own, that queue's time is of now. */
+static void check_charged(u32 queue)
+{
+	const struct engine_pcpu *c = queue == SY_NONE ? 0 : &pcpus[queues[queue].first_pcpu];
+
+	check(!c || queues[queue].state.pcpus > 1 || c->current == SY_NONE || c->charged_ns == now,
+	      "queue %u changes, but who runs there was not charged", queue);
+}
+
+HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
+{
+	check_charged(from);
+	check_charged(to);
+}
+
+HOST_FN void host_account_first(struct engine *e, u32 place)
+{
+	u32 domain = account_order[place - 1];
+
+	memmove(&account_order[1], &account_order[0], (place - 1) * sizeof(account_order[0]));
+	account_order[0] = domain;
+}
+
+static void set_bit(u64 *set, u32 bit, bool value)
+{
+	set[bit / 64] = (set[bit / 64] & ~(1ULL << bit % 64)) | (u64)value << bit % 64;
+}
+
+HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
+{
+	return idle[word];
+}
+
+HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool value)
+{
+	set_bit(idle, pcpu, value);
+}
+
+HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
+{
+	return waited[word];
+}
+
+HOST_FN void host_set_waited(struct engine *e, u32 queue, bool value)
+{
+	set_bit(waited, queue, value);
+}
+
+HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return allowed[vcpu][word];
+}
+
+HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
+{
+	check(!interrupted[pcpu], "pCPU %u is interrupted twice", pcpu);
+	interrupted[pcpu] = true;
+	interrupts++;
+}
+
+HOST_FN void host_balance(struct engine *e, u32 queue)
+{
+	unbalanced[queue] = true;
+}
+
+HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
+{
+	vcpu_due_ns[vcpu] = vcpus[vcpu].state.timer_ns;
+}
+
+HOST_FN void host_domain_timer(struct engine *e, u32 domain)
+{
+	domain_due_ns[domain] = domains[domain].state.timer_ns;
+}
+
+HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
+{
+	check(at_ns > now, "the next tick of pCPU %u is not to come", pcpu);
+	tick_due_ns[pcpu] = at_ns;
+}
+
+HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
+{
+	return tick_due_ns[pcpu];
+}
+
+HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
+{
+	return below(2);
+}
+
+/* What is measured need not make sense. */
+HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 at_ns)
+{
+	sample->interval_ns = magnitude();
+	sample->gotten_ns = magnitude();
+	sample->waited_ns = magnitude();
+	sample->packets = magnitude();
+	sample->waits = magnitude();
+	sample->late_waits = magnitude();
+}
+
+HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 at_ns)
+{
+	check(vcpus[vcpu].status == ENGINE_BLOCKED, "vCPU %u wakes, but is not blocked", vcpu);
+}
+
+HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 at_ns)
+{
+	check(vcpus[vcpu].status == ENGINE_WAITING && !vcpus[vcpu].queued && !vcpus[vcpu].parked,
+	      "vCPU %u starts, but does not wait", vcpu);
+	check(pcpus[pcpu].current == SY_NONE, "vCPU %u starts where another runs", vcpu);
+	check(allowed[vcpu][pcpu / 64] >> pcpu % 64 & 1, "vCPU %u may not use pCPU %u", vcpu, pcpu);
+}
+
+HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 at_ns)
+{
+	check(vcpus[vcpu].status == ENGINE_RUNNING && vcpus[vcpu].ran_on == pcpu,
+	      "vCPU %u stops, but does not run", vcpu);
+	check(pcpus[pcpu].charged_ns == at_ns, "vCPU %u was not charged up to its stop", vcpu);
+}
+
+HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 at_ns)
+{
+}
+
+#include "../engine/engine.h"
+
+/* ---- What must hold ---- */
+
+static void check_vcpu(u32 i)
+{
+	const struct engine_vcpu *v = &vcpus[i];
+	const struct sy_domain *d = &domains[v->domain].state;
+	bool runs = v->status == ENGINE_RUNNING, waits = v->status == ENGINE_WAITING;
+
+	check(v->state.runnable == (runs || waits), "vCPU %u: runnable is %u", i, v->state.runnable);
+	check(v->queue == pcpus[v->state.pcpu].queue, "vCPU %u is not in the queue of its pCPU", i);
+	check(!runs || pcpus[v->ran_on].current == i, "vCPU %u runs, but not on its pCPU", i);
+	check(!runs || pcpus[v->ran_on].interrupted || engine_may_use(&engine, i, v->ran_on),
+	      "vCPU %u stays on pCPU %u, which it may not use", i, v->ran_on);
+	check(!runs || pcpus[v->ran_on].interrupted || !v->parked, "vCPU %u is parked and runs", i);
+	check(!waits || v->queued != v->parked, "vCPU %u waits, but is lost", i);
+	check(waits || !v->queued, "vCPU %u is queued, but does not wait", i);
+	check(!waits || !v->parked || v->state.timer_ns || d->timer_ns || account_due_ns,
+	      "vCPU %u is parked, and nothing ends it", i);
+	check(v->state.timer_ns == vcpu_due_ns[i], "vCPU %u: its timer was changed and not told", i);
+}
+
+static void check_pcpu(u32 i)
+{
+	const struct engine_pcpu *c = &pcpus[i];
+	bool is_idle = idle[i / 64] >> i % 64 & 1;
+
+	check(c->interrupted == interrupted[i], "pCPU %u: an interrupt was lost", i);
+	check(is_idle == (c->current == SY_NONE && !interrupted[i]), "pCPU %u is %s", i,
+	      is_idle ? "taken for idle" : "forgotten");
+	check(c->state.busy == (c->current != SY_NONE), "pCPU %u: busy is %u", i, c->state.busy);
+	check(c->current == SY_NONE || vcpus[c->current].status == ENGINE_RUNNING,
+	      "pCPU %u runs vCPU %u, which does not run", i, c->current);
+}
+
+/* Whether a pCPU is on the way to a choice that this vCPU may be. */
+static bool awaited(u32 vcpu)
+{
+	const struct engine_queue *q = &queues[vcpus[vcpu].queue];
+	u32 c;
+
+	for (c = q->first_pcpu; c < q->first_pcpu + q->state.pcpus; c++) {
+		if (interrupted[c] && pcpus[c].current == SY_NONE && engine_may_use(&engine, vcpu, c))
+			return true;
+	}
+	return false;
+}
+
+/* Who asks its last pCPU first may be kept waiting by that one's ratelimit, as in Xen's credit2. */
+static bool asks_idle_first(u32 queue)
+{
+	return queues[queue].state.pcpus == 1 || policy.discipline != SY_CREDIT2 ||
+	       policy.parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST;
+}
+
+static void check_queue(u32 q)
+{
+	u32 at;
+
+	check(queues[q].state.queued == waiting_count[q], "queue %u counts wrong", q);
+	check((waited[q / 64] >> q % 64 & 1) == !!waiting_count[q], "queue %u is forgotten", q);
+	for (at = 0; at < waiting_count[q]; at++) {
+		u32 i = waiting[q][at], c;
+
+		check(vcpus[i].queued && vcpus[i].queue == q, "vCPU %u is in queue %u too", i, q);
+		check(!at || vcpus[waiting[q][at - 1]].key <= vcpus[i].key, "queue %u is not in order", q);
+		for (c = queues[q].first_pcpu; c < queues[q].first_pcpu + queues[q].state.pcpus; c++)
+			check(!engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) || awaited(i) ||
+				      !asks_idle_first(q),
+			      "pCPU %u is idle and vCPU %u waits for it", c, i);
+	}
+}
+
+static void check_all(void)
+{
+	u32 i, runs = 0, queued = 0, busy = 0, waits = 0;
+
+	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+		if (!there[i])
+			continue;
+		check_vcpu(i);
+		runs += vcpus[i].status == ENGINE_RUNNING;
+		queued += vcpus[i].queued;
+	}
+	for (i = 0; i < engine.pcpus; i++) {
+		check_pcpu(i);
+		busy += pcpus[i].current != SY_NONE;
+	}
+	for (i = 0; i < engine.queues; i++) {
+		check_queue(i);
+		waits += waiting_count[i];
+	}
+	check(runs == busy && queued == waits, "%u run on %u pCPUs, %u wait in %u places", runs, busy,
+	      queued, waits);
+	for (i = 0; i < engine.domains; i++)
+		check(domains[i].state.timer_ns == domain_due_ns[i],
+		      "domain %u: its timer was changed and not told", i);
+}
+
+/* ---- What happens ---- */
+
+static bool due(u64 time_ns)
+{
+	return time_ns && time_ns <= now;
+}
+
+static void choose(u32 pcpu)
+{
+	u64 slice_ns;
+
+	if (interrupted[pcpu]) {
+		interrupted[pcpu] = false;
+		interrupts--;
+	}
+	pcpus[pcpu].interrupted = 0;
+	slice_ns = engine_choose(&engine, pcpu, now);
+	choices++;
+	check(slice_ns >= 1 && slice_ns <= SY_FOREVER, "a slice of %llu ns", (unsigned long long)slice_ns);
+	slice_due_ns[pcpu] = pcpus[pcpu].current == SY_NONE ? 0 : now + slice_ns;
+}
+
+/* Lets pCPUs that were interrupted choose, in any order; all of them, or until it is enough for now. */
+static void settle(bool all)
+{
+	u32 round;
+
+	for (round = 0; interrupts; round++) {
+		u32 first = (u32)below(engine.pcpus), i;
+
+		check(round < 10000, "interrupts without end");
+		if (!all && !below(8))
+			return;
+		for (i = 0; i < engine.pcpus; i++) {
+			u32 pcpu = (first + i) % engine.pcpus;
+
+			if (interrupted[pcpu] && (all || below(2)))
+				choose(pcpu);
+		}
+	}
+}
+
+static void whatever_is_due(void)
+{
+	u32 i;
+
+	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+		if (there[i] && due(vcpu_due_ns[i]))
+			engine_vcpu_timer(&engine, i, now);
+	}
+	for (i = 0; i < engine.domains; i++) {
+		if (due(domain_due_ns[i]))
+			engine_domain_timer(&engine, i, now);
+	}
+	for (i = 0; i < engine.pcpus; i++) {
+		if (due(tick_due_ns[i])) {
+			tick_due_ns[i] = 0;
+			engine_tick(&engine, i, now);
+		}
+		if (due(slice_due_ns[i]) && pcpus[i].current != SY_NONE)
+			engine_interrupt(&engine, i);
+	}
+	if (due(account_due_ns)) {
+		account_due_ns = now + sy_account_ns(&policy);
+		engine_account(&engine, now);
+	}
+	if (due(sample_due_ns)) {
+		sample_due_ns = now + sy_sample_ns(&policy);
+		engine_sample(&engine, now);
+	}
+	for (i = 0; i < engine.queues; i++) {
+		if (unbalanced[i] && below(2)) {
+			unbalanced[i] = false;
+			engine_balance(&engine, i, now);
+		}
+	}
+}
+
+/* Some pCPUs, one at least. */
+static void draw_allowed(u32 vcpu)
+{
+	u32 kind = (u32)below(4), word, one = (u32)below(engine.pcpus);
+
+	for (word = 0; word < WORDS; word++) {
+		u32 first = word * 64;
+		u64 all = engine.pcpus >= first + 64 ? ~0ULL :
+			  engine.pcpus > first	     ? (1ULL << (engine.pcpus - first)) - 1 :
+						       0;
+
+		allowed[vcpu][word] = all & (kind < 2 ? ~0ULL : kind == 2 ? random_word() :
+									    0);
+	}
+	set_bit(allowed[vcpu], one, true);
+}
+
+static struct sy_settings draw_settings(void)
+{
+	struct sy_settings settings = {
+		.weight = below(2) ? 0 : between(1, SY_WEIGHT_MAX),
+		.cap_percent = below(2) ? 0 : between(1, 800),
+		.slice_ns = below(2) ? 0 : magnitude(),
+		.period_ns = below(2) ? 0 : magnitude(),
+		.reserved_ns = below(2) ? 0 : magnitude(),
+		.extra_time = below(2),
+		.boost_limit_ns = below(2) ? 0 : magnitude(),
+		.boost_percent = below(2) ? 0 : magnitude(),
+	};
+
+	return settings;
+}
+
+static void begin_vcpu(u32 vcpu)
+{
+	u32 pcpu = (u32)below(engine.pcpus);
+
+	memset(&vcpus[vcpu], 0, sizeof(vcpus[vcpu]));
+	draw_allowed(vcpu);
+	while (!engine_may_use(&engine, vcpu, pcpu))
+		pcpu = (pcpu + 1) % engine.pcpus;
+	there[vcpu] = true;
+	engine_vcpu_begin(&engine, vcpu, vcpu / domain_vcpus, vcpu % domain_vcpus, pcpu, now);
+	vcpu_due_ns[vcpu] = vcpus[vcpu].state.timer_ns;
+}
+
+static void change_vcpu(u32 vcpu)
+{
+	if (vcpus[vcpu].status != ENGINE_BLOCKED)
+		return;
+	there[vcpu] = false;
+	engine_vcpu_end(&engine, vcpu, now);
+	begin_vcpu(vcpu);
+}
+
+static void happen(void)
+{
+	u32 vcpu = (u32)below(engine.domains * domain_vcpus), pcpu = (u32)below(engine.pcpus);
+	bool runs = pcpus[pcpu].current != SY_NONE;
+	struct sy_settings settings;
+
+	switch (below(32)) {
+	case 0:
+		change_vcpu(vcpu);
+		break;
+	case 1:
+		draw_allowed(vcpu);
+		engine_allowed_changed(&engine, vcpu, now);
+		break;
+	case 2:
+		settings = draw_settings();
+		/* Caps change with the domain's beginning only. */
+		settings.cap_percent = domains[vcpu / domain_vcpus].state.settings.cap_percent;
+		engine_domain_change(&engine, vcpu / domain_vcpus, &settings);
+		break;
+	case 3:
+		if (runs && !pcpus[pcpu].interrupted)
+			engine_yield(&engine, pcpu, now);
+		break;
+	case 4:
+	case 5:
+		if (runs && !pcpus[pcpu].interrupted)
+			engine_spin(&engine, pcpu, now);
+		break;
+	case 6:
+		unbalanced[pcpus[pcpu].queue] = true;
+		break;
+	case 7:
+		engine_interrupt(&engine, pcpu);
+		break;
+	case 8 ... 18:
+		if (runs)
+			engine_block(&engine, pcpu, now);
+		break;
+	default:
+		if (vcpus[vcpu].status == ENGINE_BLOCKED)
+			engine_wake(&engine, vcpu, now);
+		break;
+	}
+}
+
+/* ---- A host ---- */
+
+static void draw_policy(void)
+{
+	u64 discipline = below(SY_DISCIPLINES), vintages = 0, vintage, g, n;
+	const struct sy_description *description = sy_describe(discipline);
+	bool published = below(2);
+
+	while (vintages < SY_VINTAGES && description->vintage[vintages])
+		vintages++;
+	vintage = below(vintages);
+	memset(&policy, 0, sizeof(policy));
+	policy.discipline = discipline;
+	for (n = 0; n < description->parameters; n++) {
+		const struct sy_parameter *parameter = &description->parameter[n];
+
+		policy.parameter[n] = published || below(2) ? parameter->value[vintage] :
+							      between(parameter->minimum, parameter->maximum);
+	}
+	for (g = 0; g < SY_GOVERNORS; g++) {
+		const struct sy_description *governor = sy_describe_governor(g);
+
+		if (!(governor->disciplines >> discipline & 1) || below(2))
+			continue;
+		policy.governors |= 1ULL << g;
+		for (n = 0; n < governor->parameters; n++)
+			policy.governor_parameter[g][n] = governor->parameter[n].value[0];
+	}
+	snprintf(policy_text, sizeof(policy_text), "%s@%s, governors %llx%s", description->name,
+		 description->vintage[vintage], (unsigned long long)policy.governors,
+		 published ? "" : ", any parameters");
+}
+
+static u32 group_of(void)
+{
+	switch (sy_scope(&policy)) {
+	case SY_SCOPE_PCPU:
+		return 1;
+	case SY_SCOPE_CORE:
+		return engine.threads_per_core;
+	case SY_SCOPE_SOCKET:
+		return engine.pcpus_per_socket;
+	default:
+		return engine.pcpus;
+	}
+}
+
+/* Queues of whole groups, split where they are too large, as the simulator's are. */
+static void begin_queues(void)
+{
+	u32 group = group_of(), most = (u32)sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, in_group;
+
+	for (first = 0; first < engine.pcpus; first += group) {
+		for (in_group = 0; in_group < group; in_group += most) {
+			struct engine_queue *q = &queues[engine.queues++];
+
+			q->first_pcpu = first + in_group;
+			q->state.pcpus = (u32)sy_min(most, group - in_group);
+		}
+	}
+	for (first = 0; first < engine.queues; first++)
+		engine_queue_begin(&engine, first);
+}
+
+static void begin_host(void)
+{
+	static const u32 cores[] = { 1, 2, 3, 4, 8, 16, 24, 48, 64, 96 };
+	u32 i, most;
+
+	memset(&engine, 0, sizeof(engine));
+	memset(vcpus, 0, sizeof(vcpus));
+	memset(domains, 0, sizeof(domains));
+	memset(queues, 0, sizeof(queues));
+	memset(pcpus, 0, sizeof(pcpus));
+	memset(idle, 0, sizeof(idle));
+	memset(waited, 0, sizeof(waited));
+	memset(waiting_count, 0, sizeof(waiting_count));
+	memset(there, 0, sizeof(there));
+	memset(vcpu_due_ns, 0, sizeof(vcpu_due_ns));
+	memset(domain_due_ns, 0, sizeof(domain_due_ns));
+	memset(tick_due_ns, 0, sizeof(tick_due_ns));
+	memset(slice_due_ns, 0, sizeof(slice_due_ns));
+	memset(interrupted, 0, sizeof(interrupted));
+	memset(unbalanced, 0, sizeof(unbalanced));
+	interrupts = 0;
+	draw_policy();
+	now = 1 + magnitude() % (1ULL << 59);
+	engine.began_ns = now;
+	engine.threads_per_core = 1 + (u32)below(2);
+	engine.pcpus_per_socket = engine.threads_per_core * cores[below(10)];
+	engine.pcpus = engine.pcpus_per_socket * (u32)(1 + below(sy_min(PCPUS / engine.pcpus_per_socket, 4)));
+	/* Mostly few for each pCPU, or there is nothing to be wrong about. */
+	domain_vcpus = 1 + (u32)below(DOMAIN_VCPUS);
+	most = (u32)sy_clamp(1 + engine.pcpus * 4ULL / domain_vcpus, 1, DOMAINS);
+	engine.domains = 1 + (u32)below(most);
+	engine_begin(&engine);
+	begin_queues();
+	for (i = 0; i < engine.domains; i++) {
+		struct sy_settings settings = draw_settings();
+
+		account_order[i] = i;
+		engine_domain_begin(&engine, i, &settings, domain_vcpus, now);
+	}
+	for (i = 0; i < engine.domains * domain_vcpus; i++)
+		begin_vcpu(i);
+	account_due_ns = sy_account_ns(&policy) ? now + sy_account_ns(&policy) : 0;
+	sample_due_ns = sy_sample_ns(&policy) ? now + sy_sample_ns(&policy) : 0;
+}
+
+static u64 pause_ns(void)
+{
+	switch (below(8)) {
+	case 0 ... 3:
+		return 0;
+	case 4 ... 5:
+		return below(100 * SY_US);
+	case 6:
+		return below(5 * SY_MS);
+	default:
+		return below(8) ? below(50 * SY_MS) : below(2 * SY_S);
+	}
+}
+
+static void run_host(u64 steps)
+{
+	/* Looking at everything takes as long as everything is large. */
+	u32 every;
+
+	begin_host();
+	check_all();
+	every = 1 + (engine.pcpus + engine.domains * domain_vcpus) / 32;
+	for (step = 0; step < steps; step++) {
+		now += pause_ns();
+		if (!below(4))
+			whatever_is_due();
+		happen();
+		settle(below(2));
+		if (!below(every))
+			check_all();
+	}
+	steps_total += steps;
+}
+
+int main(int argc, char **argv)
+{
+	u64 steps = argc > 2 ? strtoull(argv[1], 0, 10) : 0, done;
+	int n;
+
+	if (!steps) {
+		fprintf(stderr, "usage: adversary STEPS SEED...\n");
+		return 2;
+	}
+	for (n = 2; n < argc; n++) {
+		seed = strtoull(argv[n], 0, 10);
+		random_state = seed;
+		for (done = 0; done < steps; done += HOST_STEPS)
+			run_host(sy_min(HOST_STEPS, steps - done));
+	}
+	printf("adversary: %llu steps, %llu choices\n", (unsigned long long)steps_total,
+	       (unsigned long long)choices);
+	return 0;
+}

@@ -285,7 +285,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "a GiB is too much for it")]
     fn bombs_end_at_the_limit() {
         let mib = 1 << 20;
         assert_eq!(out_of_bomb(1, 0), UNPACKED_LEAST_BYTES + mib);
@@ -298,7 +297,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "4 MiB, too")]
     fn lines_and_texts_are_bounded() {
         let mut line = vec![];
         let mut input = Input::new(&b"abc\nab\nabcd\n"[..]);

@@ -189,6 +189,29 @@ enum sy_request {
 	SY_REWEIGH = 1 << 12, /* sy_reweigh() for the domains that the governors' state names */
 };
 
+/*
+ * What each call may ask for; a call that is not here asks for nothing. Hosts carry out all of it. Random hosts
+ * check that nothing else is asked for.
+ */
+#define SY_ANSWERS(X) \
+	X(join, 0) \
+	X(leave, SY_SURVEY | SY_DOMAIN_TIMER) \
+	X(wake, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_SURVEY) \
+	X(block, SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER) \
+	X(yield, 0) \
+	X(summon, SY_REKEY | SY_RESCHEDULE) \
+	X(spun, SY_PARK | SY_TIMER | SY_DOMAIN_TIMER | SY_RESCHEDULE) \
+	X(charge, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_RESCHEDULE | SY_SURVEY) \
+	X(vcpu_timer, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_REKEY | SY_RESCHEDULE) \
+	X(domain_timer, SY_UNPARK | SY_DOMAIN_TIMER) \
+	X(tick, SY_RESCHEDULE | SY_RESORT | SY_BALANCE | SY_REPLACE) \
+	X(account_domain, SY_VISIT | SY_FIRST) \
+	X(account_vcpu, SY_PARK | SY_UNPARK) \
+	X(reset, SY_RESORT | SY_BALANCE | SY_REWEIGH)
+
+#define SY_ANSWER(call, requests) SY_MAY_##call = (requests),
+enum sy_answer { SY_ANSWERS(SY_ANSWER) };
+
 /* Whom a spinning vCPU would have summoned, of its siblings that wait in a queue. */
 enum sy_gang {
 	SY_GANG_NONE,

@@ -64,7 +64,7 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
 	engine_charge_lone(e, queue, now);
 	host_change_queue(e, vcpu, SY_NONE, queue);
-	requests = ENGINE_ASK(sy_join, e, v, now);
+	requests = ENGINE_REQUESTS(join, e, v, now);
 	engine_answer_queue(e, queue, requests, now);
 }
 
@@ -75,7 +75,7 @@ ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 	u32 left;
 
 	engine_charge_lone(e, v->queue, now);
-	left = ENGINE_ASK(sy_leave, e, v, now);
+	left = ENGINE_REQUESTS(leave, e, v, now);
 	host_change_queue(e, vcpu, v->queue, SY_NONE);
 	engine_answer_queue(e, v->queue, left, now);
 	engine_answer_timers(e, vcpu, left);
@@ -136,7 +136,7 @@ ENGINE_FN void engine_wake(struct engine *e, u32 vcpu, u64 now)
 	v->parked_ns = now;
 	v->state.runnable = 1;
 	was_parked = v->parked;
-	engine_answer(e, vcpu, ENGINE_ASK(sy_wake, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_REQUESTS(wake, e, v, now), now);
 	/* One that was parked and no longer is has been queued by that. */
 	if (!was_parked && !v->parked)
 		engine_queue_up(e, vcpu, now);
@@ -151,7 +151,7 @@ ENGINE_FN void engine_block(struct engine *e, u32 pcpu, u64 now)
 	engine_charge(e, pcpu, now);
 	v->state.runnable = 0;
 	v->move_to = SY_NONE;
-	requests = ENGINE_ASK(sy_block, e, v, now);
+	requests = ENGINE_REQUESTS(block, e, v, now);
 	engine_vacate(e, pcpu, ENGINE_BLOCKED, now);
 	engine_answer(e, vcpu, requests, now);
 	engine_interrupt(e, pcpu);
@@ -164,7 +164,7 @@ ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
 	engine_charge(e, pcpu, now);
-	engine_answer(e, vcpu, ENGINE_ASK(sy_yield, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_REQUESTS(yield, e, v, now), now);
 	engine_interrupt(e, pcpu);
 }
 
@@ -181,7 +181,7 @@ ENGINE_FN u64 engine_rank(struct engine *e, u32 vcpu, u64 now)
 ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 requests = ENGINE_ASK(sy_summon, e, v, now);
+	u32 requests = ENGINE_REQUESTS(summon, e, v, now);
 
 	engine_answer(e, vcpu, requests, now);
 	if (requests & SY_RESCHEDULE)
@@ -222,7 +222,7 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 	gang = sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now);
 	if (gang != SY_GANG_NONE)
 		summoned = engine_summon(e, v->domain, gang, now);
-	engine_answer(e, vcpu, ENGINE_ASK(sy_spun, e, v, summoned, now), now);
+	engine_answer(e, vcpu, ENGINE_REQUESTS(spun, e, v, summoned, now), now);
 }
 
 /* ---- Time that passes ---- */
@@ -253,7 +253,7 @@ ENGINE_FN void engine_vcpu_timer(struct engine *e, u32 vcpu, u64 now)
 
 	if (v->status == ENGINE_RUNNING)
 		engine_charge(e, v->ran_on, now);
-	engine_answer(e, vcpu, ENGINE_ASK(sy_vcpu_timer, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_REQUESTS(vcpu_timer, e, v, now), now);
 }
 
 ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)

@@ -35,7 +35,14 @@ ENGINE_FN bool engine_may_use(struct engine *e, u32 vcpu, u32 pcpu)
 	return host_allowed_pcpus(e, vcpu, pcpu / 64) >> pcpu % 64 & 1;
 }
 
-/* What the policy answers to a call about a vCPU in its queue. */
+/* A test may look at each answer. */
+#ifndef ENGINE_CHECK_ANSWER
+#define ENGINE_CHECK_ANSWER(call, requests) (requests)
+#endif
+
+/* What the policy says to a call about a vCPU in its queue, and what it asks for. */
+#define ENGINE_REQUESTS(call, e, v, ...) \
+	ENGINE_CHECK_ANSWER(call, ENGINE_ASK(sy_##call, e, v, __VA_ARGS__))
 #define ENGINE_ASK(call, e, v, ...) \
 	call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
 	     __VA_ARGS__)
@@ -177,7 +184,7 @@ ENGINE_FN u32 engine_charge_quietly(struct engine *e, u32 pcpu, u64 now)
 	ran_ns = now - c->charged_ns;
 	c->charged_ns = now;
 	v = host_vcpu(e, c->current);
-	return ENGINE_ASK(sy_charge, e, v, ran_ns, now);
+	return ENGINE_REQUESTS(charge, e, v, ran_ns, now);
 }
 
 ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
@@ -208,11 +215,11 @@ ENGINE_FN void engine_assign(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 	}
 	engine_charge_lone(e, from, now);
 	engine_charge_lone(e, to, now);
-	left = ENGINE_ASK(sy_leave, e, v, now);
+	left = ENGINE_REQUESTS(leave, e, v, now);
 	v->state.pcpu = pcpu;
 	v->queue = to;
 	host_change_queue(e, vcpu, from, to);
-	joined = ENGINE_ASK(sy_join, e, v, now);
+	joined = ENGINE_REQUESTS(join, e, v, now);
 	engine_answer_queue(e, from, left, now);
 	engine_answer_timers(e, vcpu, joined | left);
 	engine_answer_queue(e, to, joined | (left & SY_BALANCE), now);

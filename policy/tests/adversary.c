@@ -278,6 +278,13 @@ HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 at_ns)
 {
 }
 
+static u32 check_answer(const char *call, u32 may, u32 requests)
+{
+	check(!(requests & ~may), "sy_%s() asks for %x", call, requests);
+	return requests;
+}
+
+#define ENGINE_CHECK_ANSWER(call, requests) check_answer(#call, SY_MAY_##call, requests)
 #include "../engine/engine.h"
 
 /* ---- What must hold ---- */

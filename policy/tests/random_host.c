@@ -34,14 +34,6 @@ enum {
 #define NOW_MAX (1ULL << 59)
 #define NOW_EXTREME (1ULL << 63)
 
-/* What a call that was given a vCPU may ask for; the others are given a queue or a domain. */
-#define VCPU_REQUESTS \
-	(SY_RESCHEDULE | SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_RESORT | SY_REKEY | \
-	 SY_BALANCE | SY_REPLACE | SY_SURVEY)
-#define QUEUE_REQUESTS (SY_RESORT | SY_BALANCE | SY_SURVEY | SY_REWEIGH)
-#define DOMAIN_TIMER_REQUESTS (SY_UNPARK | SY_DOMAIN_TIMER)
-#define ACCOUNT_DOMAIN_REQUESTS (SY_VISIT | SY_FIRST)
-
 /* Beside each object: what the host believes of it, to find what the policy changed. */
 struct vcpu {
 	struct sy_vcpu *state;
@@ -120,6 +112,10 @@ static u64 calls_total;
 enum call { CALLS(CALL_INDEX) CALL_COUNT };
 static const char *const call_name[] = { CALLS(CALL_NAME) };
 static u64 called[CALL_COUNT];
+static enum call last;
+
+#define CALL_MAY(name, requests) [CALL_##name] = (requests),
+static const u32 may_ask[CALL_COUNT] = { SY_ANSWERS(CALL_MAY) };
 
 static void check(bool holds, const char *format, ...)
 {
@@ -139,6 +135,7 @@ static void check(bool holds, const char *format, ...)
 
 static void count(enum call call)
 {
+	last = call;
 	last_call = call_name[call];
 	called[call]++;
 	calls_total++;
@@ -362,12 +359,18 @@ static void survey(int q)
 	check_queue(q);
 }
 
+/* The last call may have asked for this. */
+static void check_answer(u32 requests)
+{
+	check(!(requests & ~may_ask[last]), "requests %x", requests);
+}
+
 /* After a call that was given vCPU i. */
 static void after(u32 requests, int i)
 {
 	struct vcpu *vcpu = &vcpus[i];
 
-	check(!(requests & ~(u32)VCPU_REQUESTS), "requests %x", requests);
+	check_answer(requests);
 	check(!(requests & SY_PARK) || !(requests & SY_UNPARK), "both PARK and UNPARK");
 	check_vcpu(i, requests);
 	check_domain(vcpu->domain, requests);
@@ -418,7 +421,8 @@ static void charge(int i)
 	check((policy.discipline != SY_CREDIT && policy.discipline != SY_CREDIT2) ||
 		      credit(i) <= credit_before,
 	      "vCPU %d: its credit grew while it ran", i);
-	last_call = call_name[CALL_charge];
+	last = CALL_charge;
+	last_call = call_name[last];
 	after(requests, i);
 }
 
@@ -675,7 +679,7 @@ static void reset_if_due(int q, int chosen)
 			charge(pcpus[c].runs);
 	count(CALL_reset);
 	requests = sy_reset(&policy, queue, governor, domain_of(chosen), units, now);
-	check(!(requests & ~(u32)QUEUE_REQUESTS), "requests %x of a queue", requests);
+	check_answer(requests);
 	check_queue(q);
 	if (requests & SY_REWEIGH)
 		reweigh();
@@ -830,7 +834,7 @@ static void domain_timer(int d)
 
 	count(CALL_domain_timer);
 	requests = sy_domain_timer(&policy, domains[d].state, now);
-	check(!(requests & ~(u32)DOMAIN_TIMER_REQUESTS), "requests %x of a domain", requests);
+	check_answer(requests);
 	check_domain(d, requests);
 	for (int i = 0; i < vcpu_count; i++)
 		if (vcpus[i].domain == d && requests & SY_UNPARK)
@@ -862,7 +866,7 @@ static void account(void)
 
 		count(CALL_account_domain);
 		requests = sy_account_domain(&policy, accounting, domains[d].state);
-		check(!(requests & ~(u32)ACCOUNT_DOMAIN_REQUESTS), "requests %x of a domain", requests);
+		check_answer(requests);
 		check_domain(d, requests);
 		if (requests & SY_FIRST)
 			account_first(d);

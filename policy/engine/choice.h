@@ -219,40 +219,39 @@ ENGINE_FN u64 engine_slice_ns(struct engine *e, u32 pcpu, u64 now)
 	return sy_max(slice_ns, 1);
 }
 
-/* Whether a pCPU of its queue that the waiting vCPU may use is on the way to a choice, with nobody
+/* How many pCPUs of its queue that the waiting vCPU may use are on the way to a choice, with nobody
  * to go on. */
-ENGINE_FN bool engine_is_awaited(struct engine *e, u32 vcpu, const struct engine_queue *q)
+ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_queue *q)
 {
-	u32 pcpu;
+	u32 awaited = 0, pcpu;
 
 	for (pcpu = q->first_pcpu; pcpu < q->first_pcpu + q->state.pcpus; pcpu++) {
 		struct engine_pcpu *c = host_pcpu(e, pcpu);
 
-		if (c->interrupted && c->current == SY_NONE && engine_may_use(e, vcpu, pcpu))
-			return true;
+		awaited += c->interrupted && c->current == SY_NONE && engine_may_use(e, vcpu, pcpu);
 	}
-	return false;
+	return awaited;
 }
 
 /*
- * An idle pCPU has taken somebody. If that was not who it was interrupted for, and what was
- * interrupted for the one taken is no use to the other, another idle pCPU is asked.
+ * An idle pCPU has taken somebody, who need not be the one that it was interrupted for. Whoever may
+ * now be left over, since those before it in the queue can take all pCPUs that are on the way to
+ * it, gets another idle one.
  */
 ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
-	u32 place = 0, vcpu;
+	u32 first = q->first_pcpu, end = first + q->state.pcpus, place = 0, before = 0, vcpu;
 
-	if (!q->state.queued || !engine_any_idle(e, q->first_pcpu, q->first_pcpu + q->state.pcpus))
+	if (!q->state.queued)
 		return;
-	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
-		u32 idle =
-			engine_nearest_idle(e, vcpu, q->first_pcpu, q->first_pcpu + q->state.pcpus);
+	while (engine_any_idle(e, first, end) &&
+	       (vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
+		u32 idle = engine_nearest_idle(e, vcpu, first, end);
 
-		if (idle == SY_NONE || engine_is_awaited(e, vcpu, q))
-			continue;
-		engine_interrupt(e, idle);
-		return;
+		if (idle != SY_NONE && engine_awaited(e, vcpu, q) <= before)
+			engine_interrupt(e, idle);
+		before++;
 	}
 }
 

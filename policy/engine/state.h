@@ -21,7 +21,7 @@ struct engine_vcpu {
 	u64 since_ns; /* when it got its status */
 	u64 parked_ns; /* since when it is kept off its queue: parked, or woken if that was later */
 	u32 status; /* enum engine_status */
-	u32 domain; /* the host's, before engine_vcpu_begin() */
+	u32 domain;
 	u32 queue;
 	u32 ran_on; /* pCPU that it runs or ran on, or SY_NONE */
 	u32 move_to; /* pCPU whose queue it goes to when it stops, or SY_NONE */

@@ -23,30 +23,15 @@ ENGINE_FN u64 engine_load(struct engine *e, u32 queue, u64 now)
 ENGINE_FN u32 engine_usable(struct engine *e, u32 vcpu, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
-	u32 end = q->first_pcpu + q->state.pcpus,
-	    pcpu = engine_idle_for(e, vcpu, q->first_pcpu, end);
+	u32 pcpu = engine_idle_for(e, vcpu, q->first_pcpu, q->end_pcpu);
 
 	if (pcpu != SY_NONE)
 		return pcpu;
-	for (pcpu = q->first_pcpu; pcpu < end; pcpu++) {
+	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
 		if (engine_may_use(e, vcpu, pcpu))
 			return pcpu;
 	}
 	return SY_NONE;
-}
-
-/* Some pCPU of the host that the vCPU may use, an idle one if there is one; or SY_NONE. */
-ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
-{
-	u32 found = engine_nearest_idle(e, vcpu, 0, e->pcpus), word;
-
-	for (word = 0; found == SY_NONE && word < (e->pcpus + 63) / 64; word++) {
-		u64 allowed = host_allowed_pcpus(e, vcpu, word);
-
-		if (allowed)
-			found = word * 64 + (u32)__builtin_ctzll(allowed);
-	}
-	return found;
 }
 
 /* Moves who is worth most to move, if anybody is. */
@@ -61,7 +46,7 @@ ENGINE_FN bool engine_move_best(struct engine *e, u32 from, u32 to, u64 now)
 		s64 gain;
 
 		v = host_vcpu(e, vcpu);
-		if (v->move_to != SY_NONE)
+		if (v->move_to != SY_NONE || v->saving)
 			continue;
 		gain = sy_balance_gain(host_policy(e), &host_queue(e, from)->state,
 				       &host_queue(e, to)->state, engine_domain_of(e, v), &v->state,
@@ -107,8 +92,11 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 		end = from + e->pcpus_per_socket;
 	}
 	for (other = from; other < end; other++) {
-		u64 load = engine_load(e, other, now);
+		u64 load;
 
+		if (!host_queue(e, other)->state.pcpus)
+			continue;
+		load = engine_load(e, other, now);
 		if (load > most_load) {
 			most_load = load;
 			most = other;

@@ -7,20 +7,45 @@
 
 #include "placement.h"
 
+/* Whether this pCPU can take a vCPU that waits. */
+ENGINE_FN bool engine_takeable(struct engine *e, u32 vcpu, u32 pcpu)
+{
+	return !host_vcpu(e, vcpu)->saving && engine_may_use(e, vcpu, pcpu);
+}
+
+/*
+ * Who can run on: the vCPU that does, or the one that did until something else came and still waits
+ * here; or SY_NONE.
+ */
+ENGINE_FN u32 engine_incumbent(struct engine *e, u32 pcpu)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 vcpu = c->current == SY_NONE ? c->paused : c->current;
+	struct engine_vcpu *v;
+
+	if (vcpu == SY_NONE)
+		return SY_NONE;
+	v = host_vcpu(e, vcpu);
+	if (v->parked || v->move_to != SY_NONE)
+		return SY_NONE;
+	if (c->current != SY_NONE)
+		return vcpu;
+	return v->queued && !v->woken && v->state.pcpu == pcpu && engine_takeable(e, vcpu, pcpu) ?
+		       vcpu :
+		       SY_NONE;
+}
+
 /* Who runs on, or comes from the pCPU's own queue; or SY_NONE. */
 ENGINE_FN u32 engine_choose_here(struct engine *e, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct sy_queue *q = &host_queue(e, c->queue)->state;
-	u32 best = c->current, first = SY_NONE, place = 0, vcpu;
+	u32 best = engine_incumbent(e, pcpu), first = SY_NONE, place = 0, vcpu;
 
-	if (best != SY_NONE &&
-	    (host_vcpu(e, best)->parked || host_vcpu(e, best)->move_to != SY_NONE))
-		best = SY_NONE;
 	while (q->queued && (vcpu = host_next_waiting(e, c->queue, &place)) != SY_NONE) {
 		enum sy_verdict verdict;
 
-		if (!engine_may_use(e, vcpu, pcpu))
+		if (vcpu == best || !engine_takeable(e, vcpu, pcpu))
 			continue;
 		if (first == SY_NONE)
 			first = vcpu;
@@ -43,7 +68,7 @@ ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chose
 	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
 		enum sy_verdict verdict;
 
-		if (!engine_may_use(e, vcpu, pcpu))
+		if (!engine_takeable(e, vcpu, pcpu))
 			continue;
 		verdict = sy_steal(host_policy(e), &c->state, engine_state_or_null(e, chosen),
 				   &host_queue(e, queue)->state, &host_vcpu(e, vcpu)->state, now);
@@ -105,7 +130,7 @@ ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 n
 
 	if (!units)
 		return;
-	for (i = q->first_pcpu; i < q->first_pcpu + q->state.pcpus; i++) {
+	for (i = q->first_pcpu; i < q->end_pcpu; i++) {
 		if (i != pcpu)
 			engine_charge(e, i, now);
 	}
@@ -131,36 +156,59 @@ ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
 	host_stops(e, c->current, pcpu, status, now);
 	v->status = status;
 	v->since_ns = now;
+	v->saving = host_saves(e);
 	c->current = SY_NONE;
 	c->state.busy = 0;
+}
+
+/* A vCPU that has stopped can be taken by any pCPU from now on; nobody has asked for what it does. */
+ENGINE_FN void engine_settle(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 move_to = v->move_to, idle;
+	bool unplaced = v->unplaced;
+	struct engine_queue *q;
+
+	v->unplaced = 0;
+	if (move_to != SY_NONE) {
+		v->move_to = SY_NONE;
+		/* The pCPU may be gone meanwhile. */
+		if (!engine_may_use(e, vcpu, move_to))
+			move_to = engine_any_usable(e, vcpu);
+		if (v->queued)
+			engine_dequeue(e, vcpu);
+		engine_assign(e, vcpu, move_to, now);
+	}
+	if (v->status != ENGINE_WAITING || v->parked)
+		return;
+	if (!v->queued) {
+		engine_queue_up(e, vcpu, now);
+		return;
+	}
+	if (unplaced) {
+		engine_interrupt_for(e, vcpu, now);
+		return;
+	}
+	q = host_queue(e, v->queue);
+	if (q->state.pcpus < 2 && !host_saves(e))
+		return;
+	/* Another pCPU of the queue may be idle, or by now this one. */
+	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->end_pcpu);
+	if (idle != SY_NONE)
+		engine_interrupt(e, idle);
 }
 
 /* Who ran waits again, or is parked, or moves. */
 ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 {
-	u32 vcpu = host_pcpu(e, pcpu)->current, move_to, idle;
+	u32 vcpu = host_pcpu(e, pcpu)->current;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	struct engine_queue *q;
 
 	engine_vacate(e, pcpu, ENGINE_WAITING, now);
-	move_to = v->move_to;
-	v->move_to = SY_NONE;
-	if (move_to != SY_NONE)
-		engine_assign(e, vcpu, move_to, now);
-	if (v->parked)
-		return;
-	engine_enqueue(e, vcpu, now);
-	if (move_to != SY_NONE) {
-		engine_interrupt_for(e, vcpu, now);
-		return;
-	}
-	q = host_queue(e, v->queue);
-	if (q->state.pcpus < 2)
-		return;
-	/* Another pCPU of the queue may be idle. */
-	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->first_pcpu + q->state.pcpus);
-	if (idle != SY_NONE)
-		engine_interrupt(e, idle);
+	if (!v->parked && v->move_to == SY_NONE)
+		engine_enqueue(e, vcpu, now);
+	if (!v->saving)
+		engine_settle(e, vcpu, now);
 }
 
 /* Time between ticks while this vCPU runs. */
@@ -201,6 +249,7 @@ ENGINE_FN void engine_start(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 	v->state.pcpu = pcpu;
 	host_starts(e, vcpu, pcpu, now);
 	c->current = vcpu;
+	c->paused = SY_NONE;
 	v->ran_on = pcpu;
 	v->status = ENGINE_RUNNING;
 	v->since_ns = now;
@@ -225,7 +274,7 @@ ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_que
 {
 	u32 awaited = 0, pcpu;
 
-	for (pcpu = q->first_pcpu; pcpu < q->first_pcpu + q->state.pcpus; pcpu++) {
+	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
 		struct engine_pcpu *c = host_pcpu(e, pcpu);
 
 		awaited += c->interrupted && c->current == SY_NONE && engine_may_use(e, vcpu, pcpu);
@@ -241,7 +290,7 @@ ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_que
 ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
-	u32 first = q->first_pcpu, end = first + q->state.pcpus, place = 0, before = 0, vcpu;
+	u32 first = q->first_pcpu, end = q->end_pcpu, place = 0, before = 0, vcpu;
 
 	if (!q->state.queued)
 		return;
@@ -249,7 +298,8 @@ ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
 	       (vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
 		u32 idle = engine_nearest_idle(e, vcpu, first, end);
 
-		if (idle != SY_NONE && engine_awaited(e, vcpu, q) <= before)
+		if (idle != SY_NONE && !host_vcpu(e, vcpu)->saving &&
+		    engine_awaited(e, vcpu, q) <= before)
 			engine_interrupt(e, idle);
 		before++;
 	}
@@ -264,6 +314,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	u32 ran = c->current, chosen;
 
+	c->occupied = 0;
 	/* 1. Asking again for a choice means nothing while choosing. */
 	if (ran != SY_NONE)
 		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
@@ -294,6 +345,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 		if (ran == SY_NONE && chosen != SY_NONE)
 			engine_pass_on(e, c->queue);
 	}
+	c->paused = SY_NONE;
 	/* 7. A request made meanwhile was answered by this choice: it is still on the way. */
 	if (chosen != SY_NONE)
 		return engine_slice_ns(e, pcpu, now);

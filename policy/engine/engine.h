@@ -5,7 +5,9 @@
  * the way is decided here or by the policy.
  *
  * The life of a vCPU: engine_vcpu_begin(), engine_wake(), [a choice starts it], engine_block(),
- * engine_wake() ..., engine_vcpu_end() once it is blocked. Times are those of the policy's clock
+ * engine_wake() ..., engine_vcpu_end() once it is blocked. That of a pCPU: engine_pcpu_begin(),
+ * engine_choose() whenever it was interrupted, a slice has ended or somebody has blocked,
+ * engine_occupy() instead when something that is no vCPU comes, engine_pcpu_end(). Times are those of the policy's clock
  * and never go back from call to call.
  *
  * Where the parts are: state.h what is known of everything, queue.h who waits where and what

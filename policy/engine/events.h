@@ -10,28 +10,39 @@
 
 /* ---- Beginning and end ---- */
 
-/* The host has set what is its own in *e. All pCPUs are idle. */
+/* The host has set what is its own in *e. */
 ENGINE_FN void engine_begin(struct engine *e)
 {
 	sy_accounting_init(host_policy(e), &e->accounting, e->pcpus);
 }
 
-/* The host has set first_pcpu and state.pcpus. Queues begin before the vCPUs that belong to them.
- */
+/* The host has set first_pcpu and end_pcpu. Queues begin before their pCPUs. */
 ENGINE_FN void engine_queue_begin(struct engine *e, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
 	u32 pcpu;
 
 	sy_queue_init(host_policy(e), &q->state, e->pcpus);
-	for (pcpu = q->first_pcpu; pcpu < q->first_pcpu + q->state.pcpus; pcpu++) {
+	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
 		struct engine_pcpu *c = host_pcpu(e, pcpu);
 
 		c->state.id = pcpu;
 		c->queue = queue;
 		c->current = SY_NONE;
-		host_set_idle(e, pcpu, true);
+		c->paused = SY_NONE;
 	}
+}
+
+/* The pCPU, one of a queue that has begun, comes, idle: where anybody can wait by now it is for the
+ * host to let it choose. pCPUs begin before the vCPUs that belong to them. */
+ENGINE_FN void engine_pcpu_begin(struct engine *e, u32 pcpu)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+	c->online = 1;
+	host_queue(e, c->queue)->state.pcpus++;
+	e->accounting.pcpus = ++e->online;
+	host_set_idle(e, pcpu, true);
 }
 
 ENGINE_FN void engine_domain_begin(struct engine *e, u32 domain, const struct sy_settings *settings,
@@ -96,14 +107,15 @@ ENGINE_FN void engine_allowed_changed(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 pcpu = engine_usable(e, vcpu, v->queue);
 
-	if (v->status == ENGINE_RUNNING) {
+	if (v->status == ENGINE_RUNNING || v->saving) {
 		if (v->move_to != SY_NONE && engine_may_use(e, vcpu, v->move_to))
 			return;
 		v->move_to = SY_NONE;
-		if (engine_may_use(e, vcpu, v->ran_on))
+		if (engine_may_use(e, vcpu, v->state.pcpu))
 			return;
 		v->move_to = pcpu == SY_NONE ? engine_any_usable(e, vcpu) : pcpu;
-		engine_interrupt(e, v->ran_on);
+		if (v->status == ENGINE_RUNNING)
+			engine_interrupt(e, v->ran_on);
 		return;
 	}
 	if (engine_may_use(e, vcpu, v->state.pcpu))
@@ -118,6 +130,38 @@ ENGINE_FN void engine_allowed_changed(struct engine *e, u32 vcpu, u64 now)
 	} else {
 		engine_assign(e, vcpu, pcpu, now);
 	}
+}
+
+/* Some vCPU that belongs to this pCPU, or SY_NONE. */
+ENGINE_FN u32 engine_belongs(struct engine *e, u32 pcpu)
+{
+	u32 queue = host_pcpu(e, pcpu)->queue, place = 0, vcpu;
+
+	while ((vcpu = host_next_member(e, queue, &place)) != SY_NONE &&
+	       host_vcpu(e, vcpu)->state.pcpu != pcpu)
+		;
+	return vcpu;
+}
+
+/*
+ * The pCPU, which is occupied and which no vCPU may use any more, goes. Those that belong to it
+ * move; none of them is saving, and each may use another.
+ */
+ENGINE_FN void engine_pcpu_end(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 vcpu;
+
+	if (engine_is_idle(e, pcpu))
+		host_set_idle(e, pcpu, false);
+	while ((vcpu = engine_belongs(e, pcpu)) != SY_NONE)
+		engine_allowed_changed(e, vcpu, now);
+	c->online = 0;
+	c->occupied = 0;
+	c->interrupted = 0;
+	c->paused = SY_NONE;
+	host_queue(e, c->queue)->state.pcpus--;
+	e->accounting.pcpus = --e->online;
 }
 
 /* ---- What vCPUs do ---- */
@@ -155,6 +199,66 @@ ENGINE_FN void engine_block(struct engine *e, u32 pcpu, u64 now)
 	engine_vacate(e, pcpu, ENGINE_BLOCKED, now);
 	engine_answer(e, vcpu, requests, now);
 	engine_interrupt(e, pcpu);
+}
+
+/* A vCPU that waits has nothing more to do: it is kept from running, or gone. */
+ENGINE_FN void engine_sleep(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	engine_charge_lone(e, v->queue, now);
+	if (v->queued)
+		engine_dequeue(e, vcpu);
+	host_stops(e, vcpu, SY_NONE, ENGINE_BLOCKED, now);
+	v->status = ENGINE_BLOCKED;
+	v->since_ns = now;
+	v->unplaced = 0;
+	v->state.runnable = 0;
+	engine_answer(e, vcpu, ENGINE_REQUESTS(block, e, v, now), now);
+}
+
+/* What host_saves() is about has been done for this vCPU. */
+ENGINE_FN void engine_saved(struct engine *e, u32 vcpu, u64 now)
+{
+	host_vcpu(e, vcpu)->saving = 0;
+	engine_settle(e, vcpu, now);
+}
+
+/* A pCPU of the queue that was on the way to a choice will not take anybody. */
+ENGINE_FN void engine_withdraw(struct engine *e, u32 queue, u64 now)
+{
+	u32 vcpu = engine_first_waiting(e, queue);
+
+	if (host_queue(e, queue)->state.pcpus > 1)
+		engine_pass_on(e, queue);
+	else if (vcpu != SY_NONE && !host_vcpu(e, vcpu)->saving)
+		engine_interrupt_for(e, vcpu, now);
+}
+
+/*
+ * Something that is no vCPU runs on the pCPU from now on, whatever was to be chosen. Who ran waits,
+ * or goes where a pCPU is idle; if it still waits when that ends, by engine_choose(), it has not
+ * lost its turn.
+ */
+ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 vcpu = c->current;
+	bool interrupted = c->interrupted;
+
+	c->interrupted = 0;
+	c->occupied = 1;
+	if (engine_is_idle(e, pcpu))
+		host_set_idle(e, pcpu, false);
+	if (vcpu == SY_NONE) {
+		if (interrupted)
+			engine_withdraw(e, c->queue, now);
+		return;
+	}
+	engine_charge(e, pcpu, now);
+	c->paused = vcpu;
+	host_vcpu(e, vcpu)->unplaced = 1;
+	engine_stop(e, pcpu, now);
 }
 
 /* The vCPU that runs on this pCPU lets others go first. */

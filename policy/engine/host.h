@@ -47,7 +47,7 @@ HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word);
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle);
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word);
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited);
-/* Where it may run. */
+/* Where it may run, of the pCPUs that are there. */
 HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word);
 
 /* ---- Effects ---- */
@@ -65,12 +65,14 @@ HOST_FN bool host_ticks(struct engine *e, u32 pcpu);
 
 /* ---- What the host knows, and what it measures ---- */
 
+/* Whether another pCPU must not take a vCPU that has stopped before engine_saved(). */
+HOST_FN bool host_saves(struct engine *e);
 /* Whether the vCPU was in its guest's kernel when it ran last. */
 HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu);
 /* What happened to the domain since the sample before. */
 HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now);
 /* For who measures: it was blocked and waits now; it starts where `pcpu` was idle or ran another;
- * it stops. */
+ * it stops, or waits no longer where `pcpu` is SY_NONE. */
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now);
 HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now);
 HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now);

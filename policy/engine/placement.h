@@ -86,6 +86,20 @@ ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 	return found == SY_NONE ? any : found;
 }
 
+/* Some pCPU of the host that the vCPU may use, an idle one if there is one; or SY_NONE. */
+ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
+{
+	u32 found = engine_nearest_idle(e, vcpu, 0, e->pcpus), word;
+
+	for (word = 0; found == SY_NONE && word < (e->pcpus + 63) / 64; word++) {
+		u64 allowed = host_allowed_pcpus(e, vcpu, word);
+
+		if (allowed)
+			found = word * 64 + (u32)__builtin_ctzll(allowed);
+	}
+	return found;
+}
+
 /* The next idle pCPU in rotation, or SY_NONE. */
 ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
@@ -121,7 +135,7 @@ ENGINE_FN bool engine_interrupt_least(struct engine *e, u32 vcpu, u64 now)
 	u32 best = SY_NONE, pcpu;
 	s64 greatest = 0;
 
-	for (pcpu = q->first_pcpu; pcpu < q->first_pcpu + q->state.pcpus; pcpu++) {
+	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
 		s64 lead = engine_may_use(e, vcpu, pcpu) ? engine_lead(e, vcpu, pcpu, now) : 0;
 
 		if (lead > greatest) {
@@ -189,7 +203,7 @@ ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, 
 	struct engine_queue *q = host_queue(e, v->queue);
 	bool within = plan & SY_STEPS_QUEUE;
 	u32 from = within ? q->first_pcpu : 0;
-	u32 end = within ? q->first_pcpu + q->state.pcpus : e->pcpus;
+	u32 end = within ? q->end_pcpu : e->pcpus;
 	u32 last = v->state.pcpu;
 
 	switch (kind) {
@@ -234,8 +248,13 @@ ENGINE_FN void engine_interrupt_for(struct engine *e, u32 vcpu, u64 now)
 /* What follows once a vCPU has come into its queue or may be in it again. */
 ENGINE_FN void engine_queue_up(struct engine *e, u32 vcpu, u64 now)
 {
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
 	engine_enqueue(e, vcpu, now);
-	engine_interrupt_for(e, vcpu, now);
+	if (v->saving)
+		v->unplaced = 1;
+	else
+		engine_interrupt_for(e, vcpu, now);
 }
 
 ENGINE_FN void engine_unpark(struct engine *e, u32 vcpu, u64 now)

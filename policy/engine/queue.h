@@ -53,7 +53,8 @@ ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 
-	if (c->interrupted)
+	/* What is no vCPU ends by itself, and a choice follows. */
+	if (c->interrupted || c->occupied)
 		return;
 	c->interrupted = 1;
 	if (c->current == SY_NONE)
@@ -198,9 +199,13 @@ ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
 ENGINE_FN void engine_charge_lone(struct engine *e, u32 queue, u64 now)
 {
 	struct engine_queue *q = host_queue(e, queue);
+	u32 pcpu = q->first_pcpu;
 
-	if (q->state.pcpus == 1)
-		engine_charge(e, q->first_pcpu, now);
+	if (q->state.pcpus != 1)
+		return;
+	while (!host_pcpu(e, pcpu)->online)
+		pcpu++;
+	engine_charge(e, pcpu, now);
 }
 
 /* Makes a vCPU that neither runs nor waits in a queue belong to the queue of this pCPU. */

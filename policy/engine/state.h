@@ -28,16 +28,19 @@ struct engine_vcpu {
 	u8 queued; /* 1: in its queue, under its key */
 	u8 parked; /* 1: kept off its queue, runnable or not */
 	u8 woken; /* 1: it has not run since it woke */
+	u8 saving; /* 1: until engine_saved() nobody can take it, see host_saves() */
+	u8 unplaced; /* 1: whom it interrupts is open until then */
 };
 
 struct engine_domain {
 	struct sy_domain state;
 };
 
-/* It serves the pCPUs from first_pcpu on, state.pcpus of them. */
+/* It serves the pCPUs from first_pcpu on and before end_pcpu that are there, state.pcpus of them. */
 struct engine_queue {
 	struct sy_queue state;
 	u32 first_pcpu;
+	u32 end_pcpu;
 	u32 balances; /* so far */
 };
 
@@ -47,21 +50,28 @@ struct engine_pcpu {
 	u64 tick_ns; /* between ticks, of the tick that comes */
 	u32 current; /* vCPU that runs here, or SY_NONE */
 	u32 queue;
-	u32 interrupted; /* 1: it is on the way to a choice */
+	u32 paused; /* vCPU that ran here until something else came, or SY_NONE */
+	u8 interrupted; /* 1: it is on the way to a choice; the host clears it as that begins */
+	u8 occupied; /* 1: something that is no vCPU runs here */
+	u8 online; /* 1: it is there */
 };
 
-/* One per host. pCPUs are numbered so that those of a core, and the cores of a socket, follow each
- * other. */
+/*
+ * One per host. pCPUs are numbered so that those of a core, and the cores of a socket, follow each
+ * other; not each number need have a pCPU that is there.
+ */
 struct engine {
 	struct sy_accounting accounting;
 	struct sy_governor governor;
 	/* The host's, before engine_begin(). */
 	u64 began_ns; /* ticks are in phase with it */
-	u32 pcpus;
+	u32 pcpus; /* numbers of pCPUs are below this */
 	u32 threads_per_core;
 	u32 pcpus_per_socket;
 	u32 queues;
 	u32 domains;
+	/* The engine's. */
+	u32 online; /* pCPUs that are there */
 	u32 rotor; /* where the search for an idle pCPU in rotation goes on */
 };
 

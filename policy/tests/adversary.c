@@ -2,8 +2,8 @@
 /*
  * The engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, cores and threads, any policy with
  * any parameters, where vCPUs wake, block, yield and spin in bursts, end and begin, may use other pCPUs from one moment to
- * the next, weights and caps change, every timer is late, and pCPUs that were interrupted choose in any order and
- * after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
+ * the next, weights change, pCPUs go and come or run something else for a while, the context of who stops is saved
+ * later, every timer is late, and pCPUs that were interrupted choose in any order and after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
  * host has, who stops was charged up to then, who is kept off a queue has something that ends it, and no pCPU is idle
  * while somebody who may use it waits in its queue. One seed repeats a failure.
  *
@@ -39,6 +39,8 @@ static u64 allowed[VCPUS][WORDS];
 static u64 idle[WORDS], waited[WORDS];
 static u32 waiting[PCPUS][VCPUS], waiting_count[PCPUS];
 static bool there[VCPUS];
+static u64 wanted[VCPUS][WORDS]; /* as `allowed`, whatever is there */
+static bool saves; /* this host */
 static u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS], tick_due_ns[PCPUS], slice_due_ns[PCPUS];
 static u64 account_due_ns, sample_due_ns, now;
 static u32 account_order[DOMAINS], domain_vcpus;
@@ -155,10 +157,13 @@ HOST_FN void host_sort(struct engine *e, u32 queue)
 /* Where one pCPU has a queue of its own, that queue's time is of now. */
 static void check_charged(u32 queue)
 {
-	const struct engine_pcpu *c = queue == SY_NONE ? 0 : &pcpus[queues[queue].first_pcpu];
+	u32 i;
 
-	check(!c || queues[queue].state.pcpus > 1 || c->current == SY_NONE || c->charged_ns == now,
-	      "queue %u changes, but who runs there was not charged", queue);
+	if (queue == SY_NONE || queues[queue].state.pcpus > 1)
+		return;
+	for (i = queues[queue].first_pcpu; i < queues[queue].end_pcpu; i++)
+		check(pcpus[i].current == SY_NONE || pcpus[i].charged_ns == now,
+		      "queue %u changes, but who runs there was not charged", queue);
 }
 
 HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
@@ -238,6 +243,11 @@ HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
 	return tick_due_ns[pcpu];
 }
 
+HOST_FN bool host_saves(struct engine *e)
+{
+	return saves;
+}
+
 HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 {
 	return below(2);
@@ -263,12 +273,18 @@ HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 at_ns)
 {
 	check(vcpus[vcpu].status == ENGINE_WAITING && !vcpus[vcpu].queued && !vcpus[vcpu].parked,
 	      "vCPU %u starts, but does not wait", vcpu);
+	check(!vcpus[vcpu].saving, "vCPU %u starts, but its context is not saved", vcpu);
+	check(pcpus[pcpu].online && !pcpus[pcpu].occupied, "vCPU %u starts where it cannot", vcpu);
 	check(pcpus[pcpu].current == SY_NONE, "vCPU %u starts where another runs", vcpu);
 	check(allowed[vcpu][pcpu / 64] >> pcpu % 64 & 1, "vCPU %u may not use pCPU %u", vcpu, pcpu);
 }
 
 HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 at_ns)
 {
+	if (pcpu == SY_NONE) {
+		check(vcpus[vcpu].status == ENGINE_WAITING, "vCPU %u does not wait", vcpu);
+		return;
+	}
 	check(vcpus[vcpu].status == ENGINE_RUNNING && vcpus[vcpu].ran_on == pcpu,
 	      "vCPU %u stops, but does not run", vcpu);
 	check(pcpus[pcpu].charged_ns == at_ns, "vCPU %u was not charged up to its stop", vcpu);
@@ -294,6 +310,8 @@ static void check_vcpu(u32 i)
 	const struct engine_vcpu *v = &vcpus[i];
 	const struct sy_domain *d = &domains[v->domain].state;
 	bool runs = v->status == ENGINE_RUNNING, waits = v->status == ENGINE_WAITING;
+	/* It can still move. */
+	bool moves = v->saving && v->move_to != SY_NONE;
 
 	check(v->state.runnable == (runs || waits), "vCPU %u: runnable is %u", i, v->state.runnable);
 	check(v->queue == pcpus[v->state.pcpu].queue, "vCPU %u is not in the queue of its pCPU", i);
@@ -301,7 +319,11 @@ static void check_vcpu(u32 i)
 	check(!runs || pcpus[v->ran_on].interrupted || engine_may_use(&engine, i, v->ran_on),
 	      "vCPU %u stays on pCPU %u, which it may not use", i, v->ran_on);
 	check(!runs || pcpus[v->ran_on].interrupted || !v->parked, "vCPU %u is parked and runs", i);
-	check(!waits || v->queued != v->parked, "vCPU %u waits, but is lost", i);
+	check(!waits || v->queued != v->parked || (v->saving && !v->queued), "vCPU %u waits, but is lost", i);
+	check(v->saving || runs || v->move_to == SY_NONE, "vCPU %u does not move", i);
+	check(v->saving || !v->unplaced, "vCPU %u interrupts nobody", i);
+	check(moves || pcpus[v->state.pcpu].online, "vCPU %u belongs to pCPU %u, which is gone", i,
+	      v->state.pcpu);
 	check(waits || !v->queued, "vCPU %u is queued, but does not wait", i);
 	check(!waits || !v->parked || v->state.timer_ns || d->timer_ns || account_due_ns,
 	      "vCPU %u is parked, and nothing ends it", i);
@@ -314,8 +336,10 @@ static void check_pcpu(u32 i)
 	bool is_idle = idle[i / 64] >> i % 64 & 1;
 
 	check(c->interrupted == interrupted[i], "pCPU %u: an interrupt was lost", i);
-	check(is_idle == (c->current == SY_NONE && !interrupted[i]), "pCPU %u is %s", i,
-	      is_idle ? "taken for idle" : "forgotten");
+	check(is_idle == (c->current == SY_NONE && !interrupted[i] && !c->occupied && c->online),
+	      "pCPU %u is %s", i, is_idle ? "taken for idle" : "forgotten");
+	check(c->current == SY_NONE || (c->online && !c->occupied), "pCPU %u runs vCPU %u at once", i,
+	      c->current);
 	check(c->state.busy == (c->current != SY_NONE), "pCPU %u: busy is %u", i, c->state.busy);
 	check(c->current == SY_NONE || vcpus[c->current].status == ENGINE_RUNNING,
 	      "pCPU %u runs vCPU %u, which does not run", i, c->current);
@@ -327,7 +351,7 @@ static bool awaited(u32 vcpu)
 	const struct engine_queue *q = &queues[vcpus[vcpu].queue];
 	u32 c;
 
-	for (c = q->first_pcpu; c < q->first_pcpu + q->state.pcpus; c++) {
+	for (c = q->first_pcpu; c < q->end_pcpu; c++) {
 		if (interrupted[c] && pcpus[c].current == SY_NONE && engine_may_use(&engine, vcpu, c))
 			return true;
 	}
@@ -349,12 +373,13 @@ static void check_queue(u32 q)
 	check((waited[q / 64] >> q % 64 & 1) == !!waiting_count[q], "queue %u is forgotten", q);
 	for (at = 0; at < waiting_count[q]; at++) {
 		u32 i = waiting[q][at], c;
+		bool saving = vcpus[i].saving;
 
 		check(vcpus[i].queued && vcpus[i].queue == q, "vCPU %u is in queue %u too", i, q);
 		check(!at || vcpus[waiting[q][at - 1]].key <= vcpus[i].key, "queue %u is not in order", q);
-		for (c = queues[q].first_pcpu; c < queues[q].first_pcpu + queues[q].state.pcpus; c++)
-			check(!engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) || awaited(i) ||
-				      !asks_idle_first(q),
+		for (c = queues[q].first_pcpu; c < queues[q].end_pcpu; c++)
+			check(saving || !engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) ||
+				      awaited(i) || !asks_idle_first(q),
 			      "pCPU %u is idle and vCPU %u waits for it", c, i);
 	}
 }
@@ -439,7 +464,13 @@ static void whatever_is_due(void)
 		if (due(domain_due_ns[i]))
 			engine_domain_timer(&engine, i, now);
 	}
+	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+		if (there[i] && vcpus[i].saving && below(2))
+			engine_saved(&engine, i, now);
+	}
 	for (i = 0; i < engine.pcpus; i++) {
+		if (pcpus[i].occupied && below(2))
+			choose(i);
 		if (due(tick_due_ns[i])) {
 			tick_due_ns[i] = 0;
 			engine_tick(&engine, i, now);
@@ -463,21 +494,81 @@ static void whatever_is_due(void)
 	}
 }
 
-/* Some pCPUs, one at least. */
+/* Which of the pCPUs that are there a vCPU may use: those that are wanted, one of them at least. */
+static bool set_allowed(u32 vcpu)
+{
+	u64 any = 0, there_now;
+	u32 word, i;
+
+	for (word = 0; word < WORDS; word++) {
+		there_now = 0;
+		for (i = word * 64; i < sy_min(word * 64 + 64, engine.pcpus); i++)
+			there_now |= (u64)pcpus[i].online << i % 64;
+		allowed[vcpu][word] = wanted[vcpu][word] & there_now;
+		any |= allowed[vcpu][word];
+	}
+	return any;
+}
+
+/* Some pCPUs, one that is there at least. */
 static void draw_allowed(u32 vcpu)
 {
 	u32 kind = (u32)below(4), word, one = (u32)below(engine.pcpus);
 
+	while (!pcpus[one].online)
+		one = (one + 1) % engine.pcpus;
 	for (word = 0; word < WORDS; word++) {
 		u32 first = word * 64;
 		u64 all = engine.pcpus >= first + 64 ? ~0ULL :
 			  engine.pcpus > first	     ? (1ULL << (engine.pcpus - first)) - 1 :
 						       0;
 
-		allowed[vcpu][word] = all & (kind < 2 ? ~0ULL : kind == 2 ? random_word() :
-									    0);
+		wanted[vcpu][word] = all & (kind < 2 ? ~0ULL : kind == 2 ? random_word() : 0);
 	}
-	set_bit(allowed[vcpu], one, true);
+	set_bit(wanted[vcpu], one, true);
+	set_allowed(vcpu);
+}
+
+/* The pCPU goes, unless somebody may use no other. */
+static void end_pcpu(u32 pcpu)
+{
+	u32 i;
+
+	pcpus[pcpu].online = 0;
+	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+		if (there[i] && !set_allowed(i))
+			break;
+	}
+	pcpus[pcpu].online = 1;
+	if (i < engine.domains * domain_vcpus) {
+		while (there[i] ? set_allowed(i), i-- : i--)
+			;
+		return;
+	}
+	engine_occupy(&engine, pcpu, now);
+	if (interrupted[pcpu]) {
+		interrupted[pcpu] = false;
+		interrupts--;
+	}
+	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+		if (there[i] && vcpus[i].saving)
+			engine_saved(&engine, i, now);
+	}
+	engine_pcpu_end(&engine, pcpu, now);
+}
+
+static void change_pcpu(u32 pcpu)
+{
+	u32 i;
+
+	if (pcpus[pcpu].online) {
+		end_pcpu(pcpu);
+		return;
+	}
+	engine_pcpu_begin(&engine, pcpu);
+	for (i = 0; i < engine.domains * domain_vcpus; i++)
+		set_allowed(i);
+	engine_interrupt(&engine, pcpu);
 }
 
 static struct sy_settings draw_settings(void)
@@ -500,6 +591,8 @@ static void begin_vcpu(u32 vcpu)
 {
 	u32 pcpu = (u32)below(engine.pcpus);
 
+	while (!pcpus[pcpu].online)
+		pcpu = (pcpu + 1) % engine.pcpus;
 	memset(&vcpus[vcpu], 0, sizeof(vcpus[vcpu]));
 	draw_allowed(vcpu);
 	while (!engine_may_use(&engine, vcpu, pcpu))
@@ -513,6 +606,8 @@ static void change_vcpu(u32 vcpu)
 {
 	if (vcpus[vcpu].status != ENGINE_BLOCKED)
 		return;
+	if (vcpus[vcpu].saving)
+		engine_saved(&engine, vcpu, now);
 	there[vcpu] = false;
 	engine_vcpu_end(&engine, vcpu, now);
 	begin_vcpu(vcpu);
@@ -551,9 +646,27 @@ static void happen(void)
 		unbalanced[pcpus[pcpu].queue] = true;
 		break;
 	case 7:
-		engine_interrupt(&engine, pcpu);
+		if (pcpus[pcpu].online)
+			engine_interrupt(&engine, pcpu);
 		break;
-	case 8 ... 18:
+	case 8:
+		if (vcpus[vcpu].status == ENGINE_WAITING)
+			engine_sleep(&engine, vcpu, now);
+		break;
+	case 9:
+		if (!pcpus[pcpu].online)
+			break;
+		engine_occupy(&engine, pcpu, now);
+		if (interrupted[pcpu]) {
+			interrupted[pcpu] = false;
+			interrupts--;
+		}
+		break;
+	case 10:
+		if (!below(4))
+			change_pcpu(pcpu);
+		break;
+	case 11 ... 18:
 		if (runs)
 			engine_block(&engine, pcpu, now);
 		break;
@@ -621,11 +734,13 @@ static void begin_queues(void)
 			struct engine_queue *q = &queues[engine.queues++];
 
 			q->first_pcpu = first + in_group;
-			q->state.pcpus = (u32)sy_min(most, group - in_group);
+			q->end_pcpu = q->first_pcpu + (u32)sy_min(most, group - in_group);
 		}
 	}
 	for (first = 0; first < engine.queues; first++)
 		engine_queue_begin(&engine, first);
+	for (first = 0; first < engine.pcpus; first++)
+		engine_pcpu_begin(&engine, first);
 }
 
 static void begin_host(void)
@@ -652,6 +767,7 @@ static void begin_host(void)
 	draw_policy();
 	now = 1 + magnitude() % (1ULL << 59);
 	engine.began_ns = now;
+	saves = below(2);
 	engine.threads_per_core = 1 + (u32)below(2);
 	engine.pcpus_per_socket = engine.threads_per_core * cores[below(10)];
 	engine.pcpus = engine.pcpus_per_socket * (u32)(1 + below(sy_min(PCPUS / engine.pcpus_per_socket, 4)));

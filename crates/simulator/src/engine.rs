@@ -37,6 +37,8 @@ pub(crate) struct Vcpu {
     pub queued: bool,
     pub parked: bool,
     pub woken: bool,
+    saving: bool,
+    unplaced: bool,
 }
 
 /// `struct simulated_domain`
@@ -53,6 +55,7 @@ pub(crate) struct Domain {
 pub(crate) struct Queue {
     pub state: ffi::Queue,
     pub first_pcpu: u32,
+    pub end_pcpu: u32,
     balances: u32,
     pub waiting: *const Waiting,
     pub members: *const u32,
@@ -64,8 +67,9 @@ impl Queue {
     /// Of these pCPUs, empty.
     pub fn of(pcpus: &std::ops::Range<u32>) -> Queue {
         Queue {
-            state: ffi::Queue::of(pcpus.len() as u32),
+            state: ffi::Queue::default(),
             first_pcpu: pcpus.start,
+            end_pcpu: pcpus.end,
             balances: 0,
             waiting: null(),
             members: null(),
@@ -84,7 +88,10 @@ pub(crate) struct Pcpu {
     tick_ns: u64,
     pub current: u32,
     queue: u32,
-    pub interrupted: u32,
+    paused: u32,
+    pub interrupted: bool,
+    occupied: bool,
+    online: bool,
 }
 
 /// `struct simulated_host`
@@ -98,6 +105,7 @@ pub(crate) struct Host {
     pub pcpus_per_socket: u32,
     pub queues: u32,
     pub domains: u32,
+    online: u32,
     rotor: u32,
     /// Of the call that is made.
     pub policy: *const Parameters,
@@ -136,6 +144,7 @@ impl Default for Host {
             pcpus_per_socket: 1,
             queues: 0,
             domains: 0,
+            online: 0,
             rotor: 0,
             policy: null(),
             simulation: null_mut(),

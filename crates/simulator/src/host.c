@@ -226,6 +226,12 @@ HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
 	return simulated_ticks(host_of(e)->simulation, pcpu);
 }
 
+/* Nothing happens between a choice and what comes of it. */
+HOST_FN bool host_saves(struct engine *e)
+{
+	return false;
+}
+
 HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 {
 	return simulated_in_kernel(host_of(e)->simulation, vcpu);
@@ -265,9 +271,15 @@ void simulated_begin(struct simulated_host *h)
 	engine_begin(&h->engine);
 }
 
+/* And all its pCPUs. */
 void simulated_queue_begin(struct simulated_host *h, u32 queue)
 {
+	struct engine_queue *q = host_queue(&h->engine, queue);
+	u32 pcpu;
+
 	engine_queue_begin(&h->engine, queue);
+	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++)
+		engine_pcpu_begin(&h->engine, pcpu);
 }
 
 void simulated_domain_begin(struct simulated_host *h, u32 domain,

@@ -162,7 +162,7 @@ impl Simulation {
         }
         // Interrupted pCPUs choose when the event is over, and are armed then.
         let entry = &self.pcpus[pcpu as usize];
-        if entry.engine.current != NONE && entry.engine.interrupted == 0 {
+        if entry.engine.current != NONE && !entry.engine.interrupted {
             self.arm(pcpu);
         }
     }

@@ -136,7 +136,7 @@ impl Queue {
     }
 
     fn pcpus(&self) -> Range<u32> {
-        self.engine.first_pcpu..self.engine.first_pcpu + self.engine.state.pcpus
+        self.engine.first_pcpu..self.engine.end_pcpu
     }
 }
 
@@ -596,7 +596,7 @@ impl Simulation {
         loop {
             if let Some(&pcpu) = self.interrupted.get(next) {
                 next += 1;
-                self.pcpus[pcpu as usize].engine.interrupted = 0;
+                self.pcpus[pcpu as usize].engine.interrupted = false;
                 self.schedule(pcpu);
             } else if let Some(queue) = self.unbalanced.pop_front() {
                 self.balance(queue);

@@ -523,7 +523,8 @@ static void draw_allowed(u32 vcpu)
 			  engine.pcpus > first	     ? (1ULL << (engine.pcpus - first)) - 1 :
 						       0;
 
-		wanted[vcpu][word] = all & (kind < 2 ? ~0ULL : kind == 2 ? random_word() : 0);
+		wanted[vcpu][word] = all & (kind < 2 ? ~0ULL : kind == 2 ? random_word() :
+									   0);
 	}
 	set_bit(wanted[vcpu], one, true);
 	set_allowed(vcpu);

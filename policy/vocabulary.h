@@ -190,7 +190,7 @@ enum sy_request {
 };
 
 /*
- * What each call may ask for; a call that is not here asks for nothing. Hosts carry out all of it. Random hosts
+ * What each call may ask for; a call that is not here asks for nothing. Hosts carry out all of it. Tests
  * check that nothing else is asked for.
  */
 #define SY_ANSWERS(X) \

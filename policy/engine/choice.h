@@ -157,6 +157,7 @@ ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
 	v->status = status;
 	v->since_ns = now;
 	v->saving = host_saves(e);
+	v->requeue = 0;
 	c->current = SY_NONE;
 	c->state.busy = 0;
 }
@@ -319,6 +320,10 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	if (ran != SY_NONE)
 		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
 				      now);
+	if (ran != SY_NONE && host_vcpu(e, ran)->requeue && !host_vcpu(e, ran)->parked) {
+		engine_stop(e, pcpu, now);
+		ran = SY_NONE;
+	}
 	/* 2, 3 */
 	chosen = engine_choose_here(e, pcpu, now);
 	if (e->queues > 1 &&

@@ -75,7 +75,7 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
 	engine_charge_lone(e, queue, now);
 	host_change_queue(e, vcpu, SY_NONE, queue);
-	requests = ENGINE_REQUESTS(join, e, v, now);
+	requests = ENGINE_ASK(join, e, v, now);
 	engine_answer_queue(e, queue, requests, now);
 }
 
@@ -86,7 +86,7 @@ ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 	u32 left;
 
 	engine_charge_lone(e, v->queue, now);
-	left = ENGINE_REQUESTS(leave, e, v, now);
+	left = ENGINE_ASK(leave, e, v, now);
 	host_change_queue(e, vcpu, v->queue, SY_NONE);
 	engine_answer_queue(e, v->queue, left, now);
 	engine_answer_timers(e, vcpu, left);
@@ -180,7 +180,7 @@ ENGINE_FN void engine_wake(struct engine *e, u32 vcpu, u64 now)
 	v->parked_ns = now;
 	v->state.runnable = 1;
 	was_parked = v->parked;
-	engine_answer(e, vcpu, ENGINE_REQUESTS(wake, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_ASK(wake, e, v, now), now);
 	/* One that was parked and no longer is has been queued by that. */
 	if (!was_parked && !v->parked)
 		engine_queue_up(e, vcpu, now);
@@ -195,7 +195,7 @@ ENGINE_FN void engine_block(struct engine *e, u32 pcpu, u64 now)
 	engine_charge(e, pcpu, now);
 	v->state.runnable = 0;
 	v->move_to = SY_NONE;
-	requests = ENGINE_REQUESTS(block, e, v, now);
+	requests = ENGINE_ASK(block, e, v, now);
 	engine_vacate(e, pcpu, ENGINE_BLOCKED, now);
 	engine_answer(e, vcpu, requests, now);
 	engine_interrupt(e, pcpu);
@@ -212,9 +212,8 @@ ENGINE_FN void engine_sleep(struct engine *e, u32 vcpu, u64 now)
 	host_stops(e, vcpu, SY_NONE, ENGINE_BLOCKED, now);
 	v->status = ENGINE_BLOCKED;
 	v->since_ns = now;
-	v->unplaced = 0;
 	v->state.runnable = 0;
-	engine_answer(e, vcpu, ENGINE_REQUESTS(block, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_ASK(block, e, v, now), now);
 }
 
 /* What host_saves() is about has been done for this vCPU. */
@@ -268,7 +267,7 @@ ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
 	engine_charge(e, pcpu, now);
-	engine_answer(e, vcpu, ENGINE_REQUESTS(yield, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_ASK(yield, e, v, now), now);
 	engine_interrupt(e, pcpu);
 }
 
@@ -279,13 +278,13 @@ ENGINE_FN u64 engine_rank(struct engine *e, u32 vcpu, u64 now)
 	u32 facts = (v->woken ? 0 : SY_PREEMPTED) | (host_in_kernel(e, vcpu) ? SY_IN_KERNEL : 0);
 
 	engine_charge_lone(e, v->queue, now);
-	return ENGINE_ASK(sy_rank, e, v, facts, now - v->since_ns, now);
+	return ENGINE_ASK(rank, e, v, facts, now - v->since_ns, now);
 }
 
 ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 requests = ENGINE_REQUESTS(summon, e, v, now);
+	u32 requests = ENGINE_ASK(summon, e, v, now);
 
 	engine_answer(e, vcpu, requests, now);
 	if (requests & SY_RESCHEDULE)
@@ -326,7 +325,7 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 	gang = sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now);
 	if (gang != SY_GANG_NONE)
 		summoned = engine_summon(e, v->domain, gang, now);
-	engine_answer(e, vcpu, ENGINE_REQUESTS(spun, e, v, summoned, now), now);
+	engine_answer(e, vcpu, ENGINE_ASK(spun, e, v, summoned, now), now);
 }
 
 /* ---- Time that passes ---- */
@@ -357,7 +356,7 @@ ENGINE_FN void engine_vcpu_timer(struct engine *e, u32 vcpu, u64 now)
 
 	if (v->status == ENGINE_RUNNING)
 		engine_charge(e, v->ran_on, now);
-	engine_answer(e, vcpu, ENGINE_REQUESTS(vcpu_timer, e, v, now), now);
+	engine_answer(e, vcpu, ENGINE_ASK(vcpu_timer, e, v, now), now);
 }
 
 ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)

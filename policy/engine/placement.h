@@ -263,6 +263,10 @@ ENGINE_FN void engine_unpark(struct engine *e, u32 vcpu, u64 now)
 
 	if (!v->parked)
 		return;
+	if (v->status == ENGINE_RUNNING) {
+		engine_unpark_running(v);
+		return;
+	}
 	v->parked = 0;
 	if (v->status == ENGINE_WAITING) {
 		host_unparks(e, vcpu, now);

@@ -35,17 +35,10 @@ ENGINE_FN bool engine_may_use(struct engine *e, u32 vcpu, u32 pcpu)
 	return host_allowed_pcpus(e, vcpu, pcpu / 64) >> pcpu % 64 & 1;
 }
 
-/* A test may look at each answer. */
-#ifndef ENGINE_CHECK_ANSWER
-#define ENGINE_CHECK_ANSWER(call, requests) (requests)
-#endif
-
-/* What the policy says to a call about a vCPU in its queue, and what it asks for. */
-#define ENGINE_REQUESTS(call, e, v, ...) \
-	ENGINE_CHECK_ANSWER(call, ENGINE_ASK(sy_##call, e, v, __VA_ARGS__))
+/* What the policy says to a call about a vCPU in its queue. */
 #define ENGINE_ASK(call, e, v, ...) \
-	call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
-	     __VA_ARGS__)
+	sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
+		  __VA_ARGS__)
 
 /* Lets a pCPU choose again, after what happens now. It is no longer idle then: somebody is on the
  * way. */
@@ -69,7 +62,7 @@ ENGINE_FN void engine_enqueue(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	struct sy_queue *q = engine_queue_of(e, v);
 
-	v->key = ENGINE_ASK(sy_key, e, v, now);
+	v->key = ENGINE_ASK(key, e, v, now);
 	v->queued = 1;
 	host_insert(e, v->queue, vcpu);
 	if (!q->queued++)
@@ -115,7 +108,7 @@ ENGINE_FN void engine_resort(struct engine *e, u32 queue, u64 now)
 	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
 		struct engine_vcpu *v = host_vcpu(e, vcpu);
 
-		v->key = ENGINE_ASK(sy_key, e, v, now);
+		v->key = ENGINE_ASK(key, e, v, now);
 	}
 	host_sort(e, queue);
 }
@@ -153,6 +146,13 @@ ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
 		engine_dequeue(e, vcpu);
 }
 
+/* The policy counts on a vCPU that it had parked being queued again. */
+ENGINE_FN void engine_unpark_running(struct engine_vcpu *v)
+{
+	v->requeue |= v->parked;
+	v->parked = 0;
+}
+
 /* What a policy asked for a vCPU that runs. */
 ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u64 now)
 {
@@ -165,7 +165,7 @@ ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);
 	if (requests & SY_UNPARK)
-		v->parked = 0;
+		engine_unpark_running(v);
 	if (requests & SY_RESCHEDULE)
 		engine_interrupt(e, v->ran_on);
 	engine_answer_queue(e, v->queue, requests, now);
@@ -185,7 +185,7 @@ ENGINE_FN u32 engine_charge_quietly(struct engine *e, u32 pcpu, u64 now)
 	ran_ns = now - c->charged_ns;
 	c->charged_ns = now;
 	v = host_vcpu(e, c->current);
-	return ENGINE_REQUESTS(charge, e, v, ran_ns, now);
+	return ENGINE_ASK(charge, e, v, ran_ns, now);
 }
 
 ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
@@ -220,11 +220,11 @@ ENGINE_FN void engine_assign(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 	}
 	engine_charge_lone(e, from, now);
 	engine_charge_lone(e, to, now);
-	left = ENGINE_REQUESTS(leave, e, v, now);
+	left = ENGINE_ASK(leave, e, v, now);
 	v->state.pcpu = pcpu;
 	v->queue = to;
 	host_change_queue(e, vcpu, from, to);
-	joined = ENGINE_REQUESTS(join, e, v, now);
+	joined = ENGINE_ASK(join, e, v, now);
 	engine_answer_queue(e, from, left, now);
 	engine_answer_timers(e, vcpu, joined | left);
 	engine_answer_queue(e, to, joined | (left & SY_BALANCE), now);

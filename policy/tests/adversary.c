@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, cores and threads, any policy with
+ * The policies and the engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, cores and threads, any policy with
  * any parameters, where vCPUs wake, block, yield and spin in bursts, end and begin, may use other pCPUs from one moment to
  * the next, weights change, pCPUs go and come or run something else for a while, the context of who stops is saved
  * later, every timer is late, and pCPUs that were interrupted choose in any order and after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
  * host has, who stops was charged up to then, who is kept off a queue has something that ends it, and no pCPU is idle
- * while somebody who may use it waits in its queue. One seed repeats a failure.
+ * while somebody who may use it waits in its queue; of the policies, contract.h, and that the order of a queue stays
+ * while vCPUs wait there. Some hosts live near the ends of time, where all must be defined. One seed repeats a failure.
  *
- *	adversary STEPS SEED...
+ *	adversary [DISCIPLINE] STEPS SEED...
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,8 +16,9 @@
 #include <string.h>
 
 #include "../core.c"
-#include "../engine/host.h"
 #include "random.h"
+#include "contract.h"
+#include "../engine/host.h"
 
 enum {
 	PCPUS = 384,
@@ -24,8 +26,13 @@ enum {
 	DOMAINS = 48,
 	DOMAIN_VCPUS = 32,
 	VCPUS = DOMAINS * DOMAIN_VCPUS,
-	HOST_STEPS = 20000 /* before another host is drawn */
+	SMALL_PCPUS = 8, /* of three hosts in four, at most */
+	HOST_STEPS = 5000 /* before another host is drawn */
 };
+
+/* Up to 18 years after the clock's start all is checked, beyond that only that all is defined. */
+#define NOW_MAX (1ULL << 59)
+#define NOW_EXTREME (1ULL << 63)
 
 static struct engine engine;
 static struct sy_policy policy;
@@ -41,12 +48,15 @@ static u32 waiting[PCPUS][VCPUS], waiting_count[PCPUS];
 static bool there[VCPUS];
 static u64 wanted[VCPUS][WORDS]; /* as `allowed`, whatever is there */
 static bool saves; /* this host */
+static bool governed; /* knobs are turned at random: keys may change with them */
+static bool accounted[VCPUS]; /* since it was queued: its key may have changed, with a RESORT to follow */
 static u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS], tick_due_ns[PCPUS], slice_due_ns[PCPUS];
 static u64 account_due_ns, sample_due_ns, now;
 static u32 account_order[DOMAINS], domain_vcpus;
 static bool interrupted[PCPUS], unbalanced[PCPUS];
 static u32 interrupts;
 
+static const char *only; /* discipline, or null: any */
 static u64 seed, step, steps_total, choices;
 static char policy_text[64];
 
@@ -131,6 +141,7 @@ HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
 	for (; at && vcpus[waiting[queue][at - 1]].key > vcpus[vcpu].key; at--)
 		waiting[queue][at] = waiting[queue][at - 1];
 	waiting[queue][at] = vcpu;
+	accounted[vcpu] = false;
 }
 
 HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
@@ -234,7 +245,7 @@ HOST_FN void host_domain_timer(struct engine *e, u32 domain)
 
 HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
 {
-	check(at_ns > now, "the next tick of pCPU %u is not to come", pcpu);
+	check(extreme || at_ns > now, "the next tick of pCPU %u is not to come", pcpu);
 	tick_due_ns[pcpu] = at_ns;
 }
 
@@ -294,13 +305,15 @@ HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 at_ns)
 {
 }
 
-static u32 check_answer(const char *call, u32 may, u32 requests)
+/* The state of a vCPU is where its struct begins. */
+static u32 account_vcpu(struct sy_accounting *a, struct sy_domain *d, struct sy_vcpu *v)
 {
-	check(!(requests & ~may), "sy_%s() asks for %x", call, requests);
-	return requests;
+	accounted[(struct engine_vcpu *)v - vcpus] = true;
+	return sy_account_vcpu(&policy, a, d, v);
 }
+#undef sy_account_vcpu
+#define sy_account_vcpu(p, a, d, v) account_vcpu(a, d, v)
 
-#define ENGINE_CHECK_ANSWER(call, requests) check_answer(#call, SY_MAY_##call, requests)
 #include "../engine/engine.h"
 
 /* ---- What must hold ---- */
@@ -324,10 +337,49 @@ static void check_vcpu(u32 i)
 	check(v->saving || !v->unplaced, "vCPU %u interrupts nobody", i);
 	check(moves || pcpus[v->state.pcpu].online, "vCPU %u belongs to pCPU %u, which is gone", i,
 	      v->state.pcpu);
+	check(!runs || pcpus[v->ran_on].interrupted || !v->requeue, "vCPU %u runs on as one that is parked", i);
 	check(waits || !v->queued, "vCPU %u is queued, but does not wait", i);
-	check(!waits || !v->parked || v->state.timer_ns || d->timer_ns || account_due_ns,
+	check(extreme || !waits || !v->parked || v->state.timer_ns || d->timer_ns || account_due_ns,
 	      "vCPU %u is parked, and nothing ends it", i);
 	check(v->state.timer_ns == vcpu_due_ns[i], "vCPU %u: its timer was changed and not told", i);
+}
+
+/*
+ * PARKED is told of those with work that are kept off a queue, and of nobody else; boosted, of those who come first in
+ * their queues.
+ */
+static void check_class(u32 i)
+{
+	const struct engine_vcpu *v = &vcpus[i];
+	enum sy_class class = sy_class(&policy, &v->state);
+
+	check(class < SY_CLASSES && !sy_class_name(class) == (class == SY_CLASS_NONE), "class %d", (int)class);
+	check(!v->state.runnable || v->requeue || v->parked == (class == SY_CLASS_PARKED), "vCPU %u is %sparked, of class %d", i,
+	      v->parked ? "" : "not ", (int)class);
+	check(!sy_boosted(&policy, &v->state) || !v->queued || accounted[i] || !v->key,
+	      "vCPU %u is boosted, but comes not first in its queue", i);
+}
+
+/* Asked again, the keys of those who wait are in the order of the queue. */
+static void check_order(u32 q)
+{
+	u64 before = 0;
+	u32 at;
+
+	for (at = 0; at < waiting_count[q]; at++) {
+		u32 i = waiting[q][at];
+		struct sy_queue queue = queues[q].state;
+		struct sy_domain domain = domains[vcpus[i].domain].state;
+		struct sy_vcpu vcpu = vcpus[i].state;
+		u64 key;
+
+		if (accounted[i])
+			continue;
+		key = (sy_key)(&policy, &queue, &domain, &vcpu, now);
+		check(key >= before, "vCPU %u waits in place %u with key %llx, now %llx, behind one with %llx", i,
+		      at, (unsigned long long)vcpus[i].key, (unsigned long long)key, (unsigned long long)before);
+		before = key;
+	}
 }
 
 static void check_pcpu(u32 i)
@@ -386,23 +438,29 @@ static void check_queue(u32 q)
 
 static void check_all(void)
 {
-	u32 i, runs = 0, queued = 0, busy = 0, waits = 0;
+	u32 i, runs = 0, queued = 0, busy = 0, waits = 0, online = 0;
 
 	for (i = 0; i < engine.domains * domain_vcpus; i++) {
 		if (!there[i])
 			continue;
 		check_vcpu(i);
+		check_class(i);
 		runs += vcpus[i].status == ENGINE_RUNNING;
 		queued += vcpus[i].queued;
 	}
 	for (i = 0; i < engine.pcpus; i++) {
 		check_pcpu(i);
 		busy += pcpus[i].current != SY_NONE;
+		online += pcpus[i].online;
 	}
 	for (i = 0; i < engine.queues; i++) {
 		check_queue(i);
+		if (!governed && !extreme)
+			check_order(i);
 		waits += waiting_count[i];
 	}
+	check(engine.accounting.pcpus == online, "%u pCPUs are there, accounting takes %llu", online,
+	      (unsigned long long)engine.accounting.pcpus);
 	check(runs == busy && queued == waits, "%u run on %u pCPUs, %u wait in %u places", runs, busy,
 	      queued, waits);
 	for (i = 0; i < engine.domains; i++)
@@ -428,7 +486,6 @@ static void choose(u32 pcpu)
 	pcpus[pcpu].interrupted = 0;
 	slice_ns = engine_choose(&engine, pcpu, now);
 	choices++;
-	check(slice_ns >= 1 && slice_ns <= SY_FOREVER, "a slice of %llu ns", (unsigned long long)slice_ns);
 	slice_due_ns[pcpu] = pcpus[pcpu].current == SY_NONE ? 0 : now + slice_ns;
 }
 
@@ -452,17 +509,32 @@ static void settle(bool all)
 	}
 }
 
+/* A late timer may need a second call until it points to the future again, but not one per period. */
+static bool late(u32 round, const char *whose, u32 number)
+{
+	if (round < 2)
+		return false;
+	check(extreme, "%s %u: its timer does not reach the future", whose, number);
+	return true;
+}
+
 static void whatever_is_due(void)
 {
-	u32 i;
+	u32 i, round;
 
 	for (i = 0; i < engine.domains * domain_vcpus; i++) {
-		if (there[i] && due(vcpu_due_ns[i]))
+		for (round = 0; there[i] && due(vcpu_due_ns[i]); round++) {
 			engine_vcpu_timer(&engine, i, now);
+			if (late(round, "vCPU", i))
+				break;
+		}
 	}
 	for (i = 0; i < engine.domains; i++) {
-		if (due(domain_due_ns[i]))
+		for (round = 0; due(domain_due_ns[i]); round++) {
 			engine_domain_timer(&engine, i, now);
+			if (late(round, "domain", i))
+				break;
+		}
 	}
 	for (i = 0; i < engine.domains * domain_vcpus; i++) {
 		if (there[i] && vcpus[i].saving && below(2))
@@ -575,8 +647,8 @@ static void change_pcpu(u32 pcpu)
 static struct sy_settings draw_settings(void)
 {
 	struct sy_settings settings = {
-		.weight = below(2) ? 0 : between(1, SY_WEIGHT_MAX),
-		.cap_percent = below(2) ? 0 : between(1, 800),
+		.weight = below(4) ? between(0, SY_WEIGHT_MAX) : magnitude(),
+		.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX),
 		.slice_ns = below(2) ? 0 : magnitude(),
 		.period_ns = below(2) ? 0 : magnitude(),
 		.reserved_ns = below(2) ? 0 : magnitude(),
@@ -614,11 +686,33 @@ static void change_vcpu(u32 vcpu)
 	begin_vcpu(vcpu);
 }
 
+/* What governors and administrators do. */
+static void turn_knob(u32 domain)
+{
+	struct sy_domain *d = &domains[domain].state;
+	struct sy_settings settings;
+
+	if (!governed)
+		return;
+	switch (below(3)) {
+	case 0:
+		settings = draw_settings();
+		/* Caps change with the domain's beginning only. */
+		settings.cap_percent = d->settings.cap_percent;
+		engine_domain_change(&engine, domain, &settings);
+		break;
+	case 1:
+		d->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+		break;
+	default:
+		d->slice_ns = below(2) ? 0 : magnitude();
+	}
+}
+
 static void happen(void)
 {
 	u32 vcpu = (u32)below(engine.domains * domain_vcpus), pcpu = (u32)below(engine.pcpus);
 	bool runs = pcpus[pcpu].current != SY_NONE;
-	struct sy_settings settings;
 
 	switch (below(32)) {
 	case 0:
@@ -629,10 +723,7 @@ static void happen(void)
 		engine_allowed_changed(&engine, vcpu, now);
 		break;
 	case 2:
-		settings = draw_settings();
-		/* Caps change with the domain's beginning only. */
-		settings.cap_percent = domains[vcpu / domain_vcpus].state.settings.cap_percent;
-		engine_domain_change(&engine, vcpu / domain_vcpus, &settings);
+		turn_knob(vcpu / domain_vcpus);
 		break;
 	case 3:
 		if (runs && !pcpus[pcpu].interrupted)
@@ -682,9 +773,14 @@ static void happen(void)
 
 static void draw_policy(void)
 {
-	u64 discipline = below(SY_DISCIPLINES), vintages = 0, vintage, g, n;
-	const struct sy_description *description = sy_describe(discipline);
+	u64 discipline, vintages = 0, vintage, g, n;
+	const struct sy_description *description;
 	bool published = below(2);
+
+	do {
+		discipline = below(SY_DISCIPLINES);
+		description = sy_describe(discipline);
+	} while (only && strcmp(only, description->name));
 
 	while (vintages < SY_VINTAGES && description->vintage[vintages])
 		vintages++;
@@ -703,8 +799,13 @@ static void draw_policy(void)
 		if (!(governor->disciplines >> discipline & 1) || below(2))
 			continue;
 		policy.governors |= 1ULL << g;
-		for (n = 0; n < governor->parameters; n++)
-			policy.governor_parameter[g][n] = governor->parameter[n].value[0];
+		for (n = 0; n < governor->parameters; n++) {
+			const struct sy_parameter *parameter = &governor->parameter[n];
+
+			policy.governor_parameter[g][n] = published || below(2) ?
+								  parameter->value[0] :
+								  between(parameter->minimum, parameter->maximum);
+		}
 	}
 	snprintf(policy_text, sizeof(policy_text), "%s@%s, governors %llx%s", description->name,
 		 description->vintage[vintage], (unsigned long long)policy.governors,
@@ -744,10 +845,19 @@ static void begin_queues(void)
 		engine_pcpu_begin(&engine, first);
 }
 
+static void check_constants(void)
+{
+	check(sy_cap_period_ns(&policy) <= SY_S, "a cap does not hold within a second");
+	check(sy_reserves(&policy) == (policy.discipline == SY_SEDF), "only sedf reserves");
+	check(sy_late_ns(&policy) > 0, "every wait is late");
+	check(sy_queue_pcpus_max(&policy) > 0, "a queue for no pCPU");
+}
+
 static void begin_host(void)
 {
 	static const u32 cores[] = { 1, 2, 3, 4, 8, 16, 24, 48, 64, 96 };
 	u32 i, most;
+	bool small;
 
 	memset(&engine, 0, sizeof(engine));
 	memset(vcpus, 0, sizeof(vcpus));
@@ -765,13 +875,18 @@ static void begin_host(void)
 	memset(interrupted, 0, sizeof(interrupted));
 	memset(unbalanced, 0, sizeof(unbalanced));
 	interrupts = 0;
+	memset(accounted, 0, sizeof(accounted));
 	draw_policy();
-	now = 1 + magnitude() % (1ULL << 59);
-	engine.began_ns = now;
 	saves = below(2);
+	governed = !below(4);
+	extreme = !below(8);
+	now = 1 + magnitude() % (extreme ? NOW_EXTREME : NOW_MAX);
+	engine.began_ns = now;
+	small = below(4);
 	engine.threads_per_core = 1 + (u32)below(2);
-	engine.pcpus_per_socket = engine.threads_per_core * cores[below(10)];
-	engine.pcpus = engine.pcpus_per_socket * (u32)(1 + below(sy_min(PCPUS / engine.pcpus_per_socket, 4)));
+	engine.pcpus_per_socket = engine.threads_per_core * cores[below(small ? 4 : 10)];
+	most = (small ? SMALL_PCPUS : PCPUS) / engine.pcpus_per_socket;
+	engine.pcpus = engine.pcpus_per_socket * (u32)(1 + below(sy_clamp(most, 1, 4)));
 	/* Mostly few for each pCPU, or there is nothing to be wrong about. */
 	domain_vcpus = 1 + (u32)below(DOMAIN_VCPUS);
 	most = (u32)sy_clamp(1 + engine.pcpus * 4ULL / domain_vcpus, 1, DOMAINS);
@@ -786,12 +901,15 @@ static void begin_host(void)
 	}
 	for (i = 0; i < engine.domains * domain_vcpus; i++)
 		begin_vcpu(i);
+	check_constants();
 	account_due_ns = sy_account_ns(&policy) ? now + sy_account_ns(&policy) : 0;
 	sample_due_ns = sy_sample_ns(&policy) ? now + sy_sample_ns(&policy) : 0;
 }
 
-static u64 pause_ns(void)
+static u64 pause_ns(bool jumps)
 {
+	if (jumps && !below(20))
+		return magnitude() >> 8;
 	switch (below(8)) {
 	case 0 ... 3:
 		return 0;
@@ -807,13 +925,14 @@ static u64 pause_ns(void)
 static void run_host(u64 steps)
 {
 	/* Looking at everything takes as long as everything is large. */
+	bool jumps = !below(3);
 	u32 every;
 
 	begin_host();
 	check_all();
 	every = 1 + (engine.pcpus + engine.domains * domain_vcpus) / 32;
 	for (step = 0; step < steps; step++) {
-		now += pause_ns();
+		now = sy_min(now + pause_ns(jumps), extreme ? NOW_EXTREME : NOW_MAX);
 		if (!below(4))
 			whatever_is_due();
 		happen();
@@ -826,19 +945,24 @@ static void run_host(u64 steps)
 
 int main(int argc, char **argv)
 {
-	u64 steps = argc > 2 ? strtoull(argv[1], 0, 10) : 0, done;
-	int n;
+	int n = argc > 1 && (argv[1][0] < '0' || argv[1][0] > '9') ? 2 : 1;
+	u64 steps = argc > n + 1 ? strtoull(argv[n], 0, 10) : 0, done, call;
 
-	if (!steps) {
-		fprintf(stderr, "usage: adversary STEPS SEED...\n");
+	only = n > 1 ? argv[1] : 0;
+	for (call = 0; only && call < SY_DISCIPLINES && strcmp(only, sy_describe(call)->name); call++)
+		;
+	if (!steps || (only && call == SY_DISCIPLINES)) {
+		fprintf(stderr, "usage: adversary [DISCIPLINE] STEPS SEED...\n");
 		return 2;
 	}
-	for (n = 2; n < argc; n++) {
+	for (n++; n < argc; n++) {
 		seed = strtoull(argv[n], 0, 10);
 		random_state = seed;
 		for (done = 0; done < steps; done += HOST_STEPS)
 			run_host(sy_min(HOST_STEPS, steps - done));
 	}
+	for (call = 0; call < CALL_COUNT; call++)
+		check(only || steps_total < 1000000 || called[call], "%s() was never called", call_name[call]);
 	printf("adversary: %llu steps, %llu choices\n", (unsigned long long)steps_total,
 	       (unsigned long long)choices);
 	return 0;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, PrintLevel, set_print};
+use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, set_print};
+use steelyard_boundary::text::{harmless_lines, told};
 use steelyard_policy::Policy;
 
 use crate::packets::Packets;
@@ -49,7 +50,8 @@ impl Scheduler {
     /// # Errors
     /// Any [`KvmError`] but [`KvmError::Ejected`]; nothing is changed then.
     pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
-        set_print((!options.verbose).then_some((PrintLevel::Debug, |_, _| {})));
+        let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
+        set_print(Some((PrintLevel::Debug, print)));
         let policy = &adapted(policy)?;
         check::host()?;
         // Lives as long as the process: the skeleton borrows it, and is never loaded twice.
@@ -82,7 +84,7 @@ impl Scheduler {
                 let name = program.name.to_string_lossy();
                 if name.starts_with("steelyard_") {
                     // The kernel gives up after a million.
-                    eprintln!("{name}: {} instructions verified", program.verified_insns);
+                    eprintln!("{}: {} instructions verified", told(&*name), program.verified_insns);
                 }
             }
         }
@@ -137,6 +139,11 @@ impl Scheduler {
         }
         Err(ejected(state, kind))
     }
+}
+
+/// What libbpf says; the verifier's words are among it, and of others the names of what they loaded.
+fn tell(_: PrintLevel, words: String) {
+    eprint!("{}", harmless_lines(&words));
 }
 
 /// The policy as this host can carry it out.

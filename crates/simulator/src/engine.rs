@@ -36,6 +36,7 @@ pub(crate) struct Vcpu {
     pub move_to: u32,
     pub queued: bool,
     pub parked: bool,
+    requeue: bool,
     pub woken: bool,
     saving: bool,
     unplaced: bool,

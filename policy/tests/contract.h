@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What every call into a policy keeps to, whoever makes it: it asks for nothing but what SY_ANSWERS allows, leaves
+ * fields of the host alone, changes timers only when it says so and knobs only where that is its job, and answers
+ * within range. Included between the core and the engine, so that the engine's calls come through here; (sy_call)()
+ * does not. It needs check() and counts the calls.
+ */
+#ifndef STEELYARD_TESTS_CONTRACT_H
+#define STEELYARD_TESTS_CONTRACT_H
+
+static void check(bool holds, const char *format, ...);
+
+/* clang-format off */
+#define CALLS(X) \
+	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) \
+	X(accounting_init) X(queue_init) X(domain_init) X(vcpu_init) X(vcpu_destroy) X(join) X(leave) \
+	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
+	X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
+	X(reset_due) X(reset) X(reweigh) X(start) X(slice) X(tick) \
+	X(account_begin) X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) \
+	X(domain_change) X(sample_begin) X(sample_domain) X(sample_settle) X(credit) X(class) X(boosted)
+/* clang-format on */
+#define CALL_INDEX(name) CALL_##name,
+#define CALL_NAME(name) "sy_" #name,
+
+enum call { CALLS(CALL_INDEX) CALL_COUNT };
+static const char *const call_name[] = { CALLS(CALL_NAME) };
+static u64 called[CALL_COUNT];
+
+#define CALL_MAY(name, requests) [CALL_##name] = (requests),
+static const u32 may_ask[CALL_COUNT] = { SY_ANSWERS(CALL_MAY) };
+
+/* Beside its job, what a call may change, as bits that are no requests. */
+enum {
+	MAY_SET_TIMERS = 1u << 30, /* without a word: the host looks anyway */
+	MAY_TURN_KNOBS = 1u << 31
+};
+
+/* What a call was given, any of it null, and how that was. */
+struct given {
+	enum call call;
+	const struct sy_queue *queue;
+	const struct sy_domain *domain;
+	const struct sy_vcpu *vcpu;
+	const struct sy_pcpu *pcpu;
+	u64 vcpu_timer_ns, domain_timer_ns, domain_id, domain_vcpus, weight, slice_ns;
+	u32 queue_pcpus, queued, vcpu_pcpu, runnable, index, pcpu_id, busy;
+};
+
+static struct given given(enum call call, const struct sy_queue *q, const struct sy_domain *d,
+			  const struct sy_vcpu *v, const struct sy_pcpu *c)
+{
+	struct given g = { .call = call, .queue = q, .domain = d, .vcpu = v, .pcpu = c };
+
+	called[call]++;
+	if (q) {
+		g.queue_pcpus = q->pcpus;
+		g.queued = q->queued;
+	}
+	if (d) {
+		g.domain_timer_ns = d->timer_ns;
+		g.domain_id = d->id;
+		g.domain_vcpus = d->vcpus;
+		g.weight = d->weight;
+		g.slice_ns = d->slice_ns;
+	}
+	if (v) {
+		g.vcpu_timer_ns = v->timer_ns;
+		g.vcpu_pcpu = v->pcpu;
+		g.runnable = v->runnable;
+		g.index = v->index;
+	}
+	if (c) {
+		g.pcpu_id = c->id;
+		g.busy = c->busy;
+	}
+	return g;
+}
+
+/* After the call, which asks for this. */
+static void check_given(const struct given *g, u32 requests)
+{
+	const char *name = call_name[g->call];
+	const struct sy_domain *d = g->domain;
+	const struct sy_vcpu *v = g->vcpu;
+	u32 asked = requests & ~(MAY_SET_TIMERS | MAY_TURN_KNOBS);
+
+	check(!(asked & ~may_ask[g->call]), "%s() asks for %x", name, asked);
+	check(!(asked & SY_PARK) || !(asked & SY_UNPARK), "%s() asks for PARK and UNPARK", name);
+	check(!g->queue || (g->queue->pcpus == g->queue_pcpus && g->queue->queued == g->queued),
+	      "%s() writes a field of the queue that is the host's", name);
+	check(!g->pcpu || (g->pcpu->id == g->pcpu_id && g->pcpu->busy == g->busy),
+	      "%s() writes a field of the pCPU that is the host's", name);
+	check(!v || (v->pcpu == g->vcpu_pcpu && v->runnable == g->runnable && v->index == g->index),
+	      "%s() writes a field of the vCPU that is the host's", name);
+	check(!v || v->timer_ns == g->vcpu_timer_ns || requests & (SY_TIMER | MAY_SET_TIMERS),
+	      "%s() changes the vCPU's timer and does not tell", name);
+	if (!d)
+		return;
+	check(d->timer_ns == g->domain_timer_ns || requests & (SY_DOMAIN_TIMER | MAY_SET_TIMERS),
+	      "%s() changes the domain's timer and does not tell", name);
+	check(d->id == g->domain_id && (requests & MAY_TURN_KNOBS || d->vcpus == g->domain_vcpus),
+	      "%s() writes a field of the domain that is the host's", name);
+	check(requests & MAY_TURN_KNOBS || (d->weight == g->weight && d->slice_ns == g->slice_ns),
+	      "%s() turns a knob", name);
+	check(d->weight >= SY_WEIGHT_MIN && d->weight <= SY_WEIGHT_MAX, "%s(): a weight of %llu", name,
+	      (unsigned long long)d->weight);
+}
+
+#define CALL(name, q, d, v, c, expression, requests) \
+	({ \
+		struct given given_ = given(CALL_##name, q, d, v, c); \
+		__auto_type answer_ = (expression); \
+\
+		check_given(&given_, (requests)); \
+		answer_; \
+	})
+#define ASKS(name, q, d, v, c, ...) CALL(name, q, d, v, c, (sy_##name)(__VA_ARGS__), answer_)
+#define TELLS(name, q, d, v, c, ...) CALL(name, q, d, v, c, (sy_##name)(__VA_ARGS__), 0)
+#define DOES(name, q, d, v, c, may, ...) ((void)CALL(name, q, d, v, c, ((sy_##name)(__VA_ARGS__), 0), may))
+
+/* ---- What is more to check of some ---- */
+
+/* Where credit is given at accountings and resets, running earns none. */
+static u32 checked_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v,
+			  u64 ran_ns, u64 now)
+{
+	s64 before = (sy_credit)(p, q, v);
+	u32 requests = ASKS(charge, q, d, v, 0, p, q, d, v, ran_ns, now);
+
+	called[CALL_credit]++;
+	check((p->discipline != SY_CREDIT && p->discipline != SY_CREDIT2) || (sy_credit)(p, q, v) <= before,
+	      "a vCPU's credit grows while it runs");
+	return requests;
+}
+
+static enum sy_verdict checked_verdict(enum sy_verdict verdict)
+{
+	check(verdict == SY_SKIP || verdict == SY_TAKE || verdict == SY_STOP, "verdict %d", (int)verdict);
+	return verdict;
+}
+
+static u32 checked_steps(u32 steps)
+{
+	u32 kinds = steps & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
+
+	check(kinds < 1u << 4 * SY_STEP_BITS, "steps %x", steps);
+	for (; kinds; kinds >>= SY_STEP_BITS)
+		check((kinds & (SY_STEP_ALSO - 1)) <= SY_STEP_EVICT, "steps %x", steps);
+	return steps;
+}
+
+static u64 checked_slice(u64 slice_ns)
+{
+	check(slice_ns >= 1 && slice_ns <= SY_FOREVER, "a slice of %llu ns", (unsigned long long)slice_ns);
+	return slice_ns;
+}
+
+/* Near the ends of time all is defined, and no more. */
+static bool extreme;
+/* Of the last sy_reset_due(). */
+static const struct sy_vcpu *reset_for;
+
+/* Who is exactly as deep in debt as was given may need one reset more, but not for ever. */
+static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_governor *g, struct sy_domain *d,
+			 u64 units, u64 now)
+{
+	u32 requests = ASKS(reset, q, d, 0, 0, p, q, g, d, units, now);
+	struct sy_queue again = *q;
+
+	units = (sy_reset_due)(p, &again, reset_for, 0);
+	if (!units || extreme)
+		return requests;
+	(sy_reset)(p, &again, g, d, units, now);
+	check(!(sy_reset_due)(p, &again, reset_for, 0), "two resets do not suffice");
+	return requests;
+}
+
+/* ---- The calls that the engine makes ---- */
+
+#define sy_queue_init(p, q, ...) DOES(queue_init, q, 0, 0, 0, 0, p, q, __VA_ARGS__)
+#define sy_accounting_init(...) DOES(accounting_init, 0, 0, 0, 0, 0, __VA_ARGS__)
+#define sy_domain_init(p, d, ...) \
+	DOES(domain_init, 0, d, 0, 0, MAY_SET_TIMERS | MAY_TURN_KNOBS, p, d, __VA_ARGS__)
+#define sy_domain_change(p, g, d, ...) DOES(domain_change, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d, __VA_ARGS__)
+#define sy_vcpu_init(p, d, v, now) DOES(vcpu_init, 0, d, v, 0, MAY_SET_TIMERS, p, d, v, now)
+#define sy_vcpu_destroy(p, a, d, v) DOES(vcpu_destroy, 0, d, v, 0, 0, p, a, d, v)
+#define sy_join(p, q, d, v, now) ASKS(join, q, d, v, 0, p, q, d, v, now)
+#define sy_leave(p, q, d, v, now) ASKS(leave, q, d, v, 0, p, q, d, v, now)
+#define sy_survey_begin(p, q) DOES(survey_begin, q, 0, 0, 0, 0, p, q)
+#define sy_survey_vcpu(p, q, d, v) DOES(survey_vcpu, q, d, v, 0, 0, p, q, d, v)
+#define sy_wake(p, q, d, v, now) ASKS(wake, q, d, v, 0, p, q, d, v, now)
+#define sy_steps(p, v) checked_steps(TELLS(steps, 0, 0, v, 0, p, v))
+#define sy_block(p, q, d, v, now) ASKS(block, q, d, v, 0, p, q, d, v, now)
+#define sy_yield(p, q, d, v, now) ASKS(yield, q, d, v, 0, p, q, d, v, now)
+#define sy_spin(p, d, v, now) TELLS(spin, 0, d, v, 0, p, d, v, now)
+#define sy_rank(p, q, d, v, ...) TELLS(rank, q, d, v, 0, p, q, d, v, __VA_ARGS__)
+#define sy_summon(p, q, d, v, now) ASKS(summon, q, d, v, 0, p, q, d, v, now)
+#define sy_spun(p, q, d, v, ...) ASKS(spun, q, d, v, 0, p, q, d, v, __VA_ARGS__)
+#define sy_charge checked_charge
+#define sy_vcpu_timer(p, q, d, v, now) ASKS(vcpu_timer, q, d, v, 0, p, q, d, v, now)
+#define sy_domain_timer(p, d, now) ASKS(domain_timer, 0, d, 0, 0, p, d, now)
+#define sy_key(p, q, d, v, now) TELLS(key, q, d, v, 0, p, q, d, v, now)
+#define sy_lead(p, q, c, v, ...) TELLS(lead, q, 0, v, c, p, q, c, v, __VA_ARGS__)
+#define sy_consider(p, q, c, best, v, now) \
+	checked_verdict(TELLS(consider, q, 0, v, c, p, q, c, best, v, now))
+#define sy_look_further(p, c, ...) TELLS(look_further, 0, 0, 0, c, p, c, __VA_ARGS__)
+#define sy_steal(p, c, best, q, v, now) checked_verdict(TELLS(steal, q, 0, v, c, p, c, best, q, v, now))
+#define sy_reset_due(p, q, v, next) (reset_for = (v), TELLS(reset_due, q, 0, v, 0, p, q, v, next))
+#define sy_reset checked_reset
+#define sy_reweigh(p, g, d) DOES(reweigh, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d)
+#define sy_start(p, q, c, v, now) DOES(start, q, 0, v, c, 0, p, q, c, v, now)
+#define sy_slice(p, q, c, d, v, ...) checked_slice(TELLS(slice, q, d, v, c, p, q, c, d, v, __VA_ARGS__))
+#define sy_tick(p, a, q, c, d, v, now) ASKS(tick, q, d, v, c, p, a, q, c, d, v, now)
+#define sy_account_begin(...) DOES(account_begin, 0, 0, 0, 0, 0, __VA_ARGS__)
+#define sy_account_domain(p, a, d) ASKS(account_domain, 0, d, 0, 0, p, a, d)
+#define sy_account_vcpu(p, a, d, v) ASKS(account_vcpu, 0, d, v, 0, p, a, d, v)
+#define sy_account_end(...) DOES(account_end, 0, 0, 0, 0, 0, __VA_ARGS__)
+#define sy_load(p, q, now) TELLS(load, q, 0, 0, 0, p, q, now)
+#define sy_balance_gain(p, from, to, d, v, now) TELLS(balance_gain, from, d, v, 0, p, from, to, d, v, now)
+#define sy_sample_begin(...) DOES(sample_begin, 0, 0, 0, 0, 0, __VA_ARGS__)
+#define sy_sample_domain(p, g, d, sample) DOES(sample_domain, 0, d, 0, 0, 0, p, g, d, sample)
+#define sy_sample_settle(p, g, d) DOES(sample_settle, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d)
+#define sy_class(p, v) TELLS(class, 0, 0, v, 0, p, v)
+#define sy_boosted(p, v) TELLS(boosted, 0, 0, v, 0, p, v)
+#define sy_scope(p) TELLS(scope, 0, 0, 0, 0, p)
+#define sy_queue_pcpus_max(p) TELLS(queue_pcpus_max, 0, 0, 0, 0, p)
+#define sy_tick_ns(p) TELLS(tick_ns, 0, 0, 0, 0, p)
+#define sy_account_ns(p) TELLS(account_ns, 0, 0, 0, 0, p)
+#define sy_cap_period_ns(p) TELLS(cap_period_ns, 0, 0, 0, 0, p)
+#define sy_reserves(p) TELLS(reserves, 0, 0, 0, 0, p)
+#define sy_sample_ns(p) TELLS(sample_ns, 0, 0, 0, 0, p)
+#define sy_late_ns(p) TELLS(late_ns, 0, 0, 0, 0, p)
+
+#endif

@@ -41,19 +41,3 @@ const char *sy_class_name(u32 number)
 {
 	return number < SY_CLASSES ? sy_class_names[number] : 0;
 }
-
-/*
- * Sizes in bytes, in the order vcpu, domain, queue, pcpu, accounting, governor, policy, sample: a
- * host in another language checks its own.
- */
-void sy_sizes(u64 sizes[8])
-{
-	sizes[0] = sizeof(struct sy_vcpu);
-	sizes[1] = sizeof(struct sy_domain);
-	sizes[2] = sizeof(struct sy_queue);
-	sizes[3] = sizeof(struct sy_pcpu);
-	sizes[4] = sizeof(struct sy_accounting);
-	sizes[5] = sizeof(struct sy_governor);
-	sizes[6] = sizeof(struct sy_policy);
-	sizes[7] = sizeof(struct sy_sample);
-}

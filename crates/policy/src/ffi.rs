@@ -7,18 +7,63 @@
 
 use std::ffi::c_char;
 
-/// Room for parameters, `SY_PARAMETER_WORDS`.
-pub const PARAMETER_WORDS: usize = 40;
-/// Governors of the core, `SY_GOVERNORS`.
-pub const GOVERNORS: usize = 5;
-/// Room for the parameters of a governor, `SY_GOVERNOR_PARAMETER_WORDS`.
-pub const GOVERNOR_PARAMETER_WORDS: usize = 16;
-/// Room for what a governor keeps of the host, `SY_GOVERNOR_WORDS`.
-const GOVERNOR_WORDS: usize = 8;
-/// Room for what a governor keeps of a domain, `SY_GOVERNOR_DOMAIN_WORDS`.
-const GOVERNOR_DOMAIN_WORDS: usize = 16;
-/// Most vintages of a discipline, `SY_VINTAGES`.
-pub const VINTAGES: usize = 5;
+include!(concat!(env!("OUT_DIR"), "/facts.rs"));
+
+/// A fact that C has told (`policy/facts.h`).
+///
+/// # Panics
+/// At compile time, if it has not.
+#[doc(hidden)]
+pub const fn find(facts: &[(&str, usize)], name: &str) -> usize {
+    let mut at = 0;
+    while at < facts.len() {
+        if same(facts[at].0.as_bytes(), name.as_bytes()) {
+            return facts[at].1;
+        }
+        at += 1;
+    }
+    panic!("C has not told this fact");
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+/// Does not compile unless the struct lies in memory as its twin in C does, by what C has told: its size, and each of
+/// these fields, which C may know by a longer name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! twin {
+    ($facts:expr, $name:ident, $c:literal: $($field:ident $(= $path:literal)?),* $(,)?) => {
+        const _: () = {
+            assert!(size_of::<$name>() == $crate::ffi::find($facts, $c), "another size than in C");
+            $(assert!(
+                std::mem::offset_of!($name, $field)
+                    == $crate::ffi::find($facts, $crate::twin!(@ $c, $field $(, $path)?)),
+                "another place than in C"
+            );)*
+        };
+    };
+    (@ $c:literal, $field:ident) => { concat!($c, ".", stringify!($field)) };
+    (@ $c:literal, $field:ident, $path:literal) => { concat!($c, ".", $path) };
+}
+
+/// Room for parameters.
+pub const PARAMETER_WORDS: usize = find(FACTS, "SY_PARAMETER_WORDS");
+/// Governors of the core.
+pub const GOVERNORS: usize = find(FACTS, "SY_GOVERNORS");
+/// Room for the parameters of a governor.
+pub const GOVERNOR_PARAMETER_WORDS: usize = find(FACTS, "SY_GOVERNOR_PARAMETER_WORDS");
+/// Room for what a governor keeps of the host.
+const GOVERNOR_WORDS: usize = find(FACTS, "SY_GOVERNOR_WORDS");
+/// Room for what a governor keeps of a domain.
+const GOVERNOR_DOMAIN_WORDS: usize = find(FACTS, "SY_GOVERNOR_DOMAIN_WORDS");
+/// Most vintages of a discipline.
+pub const VINTAGES: usize = find(FACTS, "SY_VINTAGES");
 
 /// A discipline and governors with their parameters: `struct sy_policy`.
 #[repr(C)]
@@ -71,7 +116,7 @@ pub struct Sample {
 }
 
 macro_rules! state {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $($word:ident[$words:expr])*) => {
+    ($c:literal $(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $type:ty),* } $($word:ident[$words:expr])*) => {
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,10 +130,13 @@ macro_rules! state {
                 $name { $($field: Default::default(),)* $($word: [0; $words],)* }
             }
         }
+
+        twin!(FACTS, $name, $c: $($field,)* $($word),*);
     };
 }
 
 state! {
+    "sy_vcpu"
     /// `struct sy_vcpu`.
     Vcpu {
         /// When the host must call [`sy_vcpu_timer`]; 0: never.
@@ -109,9 +157,10 @@ state! {
         boost_ns: u64,
         /// Run time since its last pause-loop exit.
         unspun_ns: u64
-    } state[13]
+    } state[find(FACTS, "SY_VCPU_WORDS")]
 }
 state! {
+    "sy_domain"
     /// `struct sy_domain`.
     Domain {
         /// Unique on the host, above 0; written by the host before init.
@@ -128,9 +177,10 @@ state! {
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
         timer_ns: u64
-    } state[10] governor[GOVERNORS * GOVERNOR_DOMAIN_WORDS]
+    } state[find(FACTS, "SY_DOMAIN_WORDS")] governor[GOVERNORS * GOVERNOR_DOMAIN_WORDS]
 }
 state! {
+    "sy_governor"
     /// `struct sy_governor`.
     Governor {
         /// After REWEIGH: ids of the domains for [`sy_reweigh`], or 0.
@@ -138,15 +188,17 @@ state! {
     } state[GOVERNORS * GOVERNOR_WORDS]
 }
 state! {
+    "sy_queue"
     /// `struct sy_queue`.
     Queue {
         /// pCPUs that the queue serves; written by the host.
         pcpus: u32,
         /// vCPUs that wait in it, the running ones not counted; written by the host.
         queued: u32
-    } state[12]
+    } state[find(FACTS, "SY_QUEUE_WORDS")]
 }
 state! {
+    "sy_pcpu"
     /// `struct sy_pcpu`.
     Pcpu {
         /// Its number.
@@ -155,14 +207,15 @@ state! {
         busy: u32,
         /// When the vCPU that runs there started; written by the host.
         started_ns: u64
-    } state[4]
+    } state[find(FACTS, "SY_PCPU_WORDS")]
 }
 state! {
+    "sy_accounting"
     /// `struct sy_accounting`.
     Accounting {
         /// pCPUs of the host.
         pcpus: u64
-    } state[12]
+    } state[find(FACTS, "SY_ACCOUNTING_WORDS")]
 }
 
 impl Domain {
@@ -222,16 +275,32 @@ pub(crate) struct CPublished {
     pub meaning: *const c_char,
 }
 
-// SAFETY: the types above have the layout of their C twins (sizes are compared in a test), and the
-// functions keep the contract at the head of this file.
+twin!(FACTS, Parameters, "sy_policy":
+    discipline, governors, parameter,
+    governor_parameter);
+twin!(FACTS, Settings, "sy_settings":
+    weight, cap_percent, slice_ns, period_ns,
+    reserved_ns, extra_time, boost_limit_ns,
+    boost_percent);
+twin!(FACTS, Sample, "sy_sample":
+    interval_ns, gotten_ns, waited_ns,
+    packets, waits, late_waits);
+twin!(FACTS, CParameter, "sy_parameter":
+    name, unit, minimum, maximum, help,
+    source, value);
+twin!(FACTS, CDescription, "sy_description":
+    name, help, vintage, parameters,
+    parameter, known, disciplines, reason);
+twin!(FACTS, CPublished, "sy_published": name, meaning);
+
+// SAFETY: the types above have the layout of their C twins (else this would not compile), and
+// the functions keep the contract at the head of this file.
 #[allow(missing_docs)]
 unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_published(number: u64) -> *const CPublished;
     pub(crate) safe fn sy_class_name(number: u32) -> *const c_char;
-    #[cfg(test)]
-    safe fn sy_sizes(sizes: &mut [u64; 8]);
 
     pub safe fn sy_scope(policy: &Parameters) -> u32;
     pub safe fn sy_queue_pcpus_max(policy: &Parameters) -> u64;
@@ -458,26 +527,4 @@ unsafe extern "C" {
     pub safe fn sy_credit(policy: &Parameters, queue: &Queue, vcpu: &Vcpu) -> i64;
     pub safe fn sy_class(policy: &Parameters, vcpu: &Vcpu) -> u32;
     pub safe fn sy_boosted(policy: &Parameters, vcpu: &Vcpu) -> bool;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn structs_have_the_size_of_their_c_twins() {
-        let mut sizes = [0; 8];
-        sy_sizes(&mut sizes);
-        let ours = [
-            size_of::<Vcpu>(),
-            size_of::<Domain>(),
-            size_of::<Queue>(),
-            size_of::<Pcpu>(),
-            size_of::<Accounting>(),
-            size_of::<Governor>(),
-            size_of::<Parameters>(),
-            size_of::<Sample>(),
-        ];
-        assert_eq!(sizes, ours.map(|size| size as u64));
-    }
 }

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr::null;
 
-use steelyard_policy::{Parameters, Settings, ffi};
+use steelyard_policy::{Parameters, Settings, ffi, twin};
 
 use crate::run_queue::Waiting;
 
@@ -114,7 +114,7 @@ pub(crate) struct Host {
     pub tables: Tables,
 }
 
-/// Where everything is, and how far apart in bytes; these do not move once the host has begun.
+/// `struct simulated_tables`: where everything is, and how far apart in bytes; these do not move once the host has begun.
 #[repr(C)]
 pub(crate) struct Tables {
     pub vcpus: *mut c_void,
@@ -169,6 +169,26 @@ impl Default for Host {
     }
 }
 
+include!(concat!(env!("OUT_DIR"), "/facts.rs"));
+twin!(FACTS, Waiting, "waiting": key, vcpu);
+twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
+    requeue, woken, saving, unplaced);
+twin!(FACTS, Domain, "simulated_domain": state = "engine.state", first_vcpu, end_vcpu);
+twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "engine.first_pcpu",
+    end_pcpu = "engine.end_pcpu", balances = "engine.balances", waiting, members, waiting_count, members_count);
+twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",
+    tick_ns = "engine.tick_ns", current = "engine.current", queue = "engine.queue", paused = "engine.paused",
+    interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online");
+twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",
+    began_ns = "engine.began_ns", pcpus = "engine.pcpus", threads_per_core = "engine.threads_per_core",
+    pcpus_per_socket = "engine.pcpus_per_socket", queues = "engine.queues", domains = "engine.domains",
+    online = "engine.online", rotor = "engine.rotor", policy, simulation, tables);
+twin!(FACTS, Tables, "simulated_tables": vcpus, domains, queues, pcpus, vcpu_bytes, domain_bytes, queue_bytes,
+    pcpu_bytes, allowed, idle, waited, words, account_count, account_order);
+
+/// Where the engine looks for `allowed` of a vCPU, in bytes.
+pub(crate) const VCPU_ALLOWED: usize = ffi::find(FACTS, "simulated_vcpu.allowed");
+
 // Contract of each: `host` is that of a `Simulation` with `policy`, `simulation` and `tables` set, and every number is of
 // something that is there. It calls back (`simulation/host.rs`), keeps no pointer, and is defined for every time.
 unsafe extern "C" {
@@ -200,29 +220,4 @@ unsafe extern "C" {
     pub(crate) fn simulated_domain_timer_of(host: *mut Host, domain: u32, now: u64);
     pub(crate) fn simulated_account(host: *mut Host, now: u64);
     pub(crate) fn simulated_sample_all(host: *mut Host, now: u64);
-    #[cfg(test)]
-    fn simulated_sizes(sizes: *mut [u64; 5]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn structs_have_the_size_of_their_c_twins() {
-        /// `struct simulated_vcpu`
-        #[repr(C)]
-        struct WithSet(Vcpu, u32);
-        let mut sizes = [0; 5];
-        // SAFETY: there is room for what it writes.
-        unsafe { simulated_sizes(&mut sizes) };
-        let ours = [
-            size_of::<WithSet>(),
-            size_of::<Domain>(),
-            size_of::<Queue>(),
-            size_of::<Pcpu>(),
-            size_of::<Host>(),
-        ];
-        assert_eq!(sizes, ours.map(|size| size as u64));
-    }
 }

@@ -44,10 +44,8 @@ struct simulated_pcpu {
 	struct engine_pcpu engine;
 };
 
-struct simulated_host {
-	struct engine engine;
-	const struct sy_policy *policy;
-	void *simulation;
+/* Where everything is. */
+struct simulated_tables {
 	u8 *vcpus;
 	u8 *domains;
 	u8 *queues;
@@ -64,6 +62,13 @@ struct simulated_host {
 	u32 words;
 	u32 account_count;
 	const u32 *account_order;
+};
+
+struct simulated_host {
+	struct engine engine;
+	const struct sy_policy *policy;
+	void *simulation;
+	struct simulated_tables tables;
 };
 
 /* What the simulator does, in host.rs. */
@@ -92,6 +97,11 @@ static inline struct simulated_host *host_of(struct engine *e)
 	return (struct simulated_host *)e;
 }
 
+static inline const struct simulated_tables *tables(struct engine *e)
+{
+	return &host_of(e)->tables;
+}
+
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
 {
 	return host_of(e)->policy;
@@ -99,23 +109,23 @@ HOST_FN const struct sy_policy *host_policy(struct engine *e)
 
 HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
 {
-	return (struct engine_vcpu *)(host_of(e)->vcpus + (u64)vcpu * host_of(e)->vcpu_bytes);
+	return (struct engine_vcpu *)(tables(e)->vcpus + (u64)vcpu * tables(e)->vcpu_bytes);
 }
 
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
 {
-	return (struct engine_domain *)(host_of(e)->domains +
-					(u64)domain * host_of(e)->domain_bytes);
+	return (struct engine_domain *)(tables(e)->domains +
+					(u64)domain * tables(e)->domain_bytes);
 }
 
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
 {
-	return (struct engine_queue *)(host_of(e)->queues + (u64)queue * host_of(e)->queue_bytes);
+	return (struct engine_queue *)(tables(e)->queues + (u64)queue * tables(e)->queue_bytes);
 }
 
 HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
 {
-	return (struct engine_pcpu *)(host_of(e)->pcpus + (u64)pcpu * host_of(e)->pcpu_bytes);
+	return (struct engine_pcpu *)(tables(e)->pcpus + (u64)pcpu * tables(e)->pcpu_bytes);
 }
 
 HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
@@ -141,7 +151,7 @@ HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place)
 
 HOST_FN u32 host_next_accounted(struct engine *e, u32 *place)
 {
-	return *place < host_of(e)->account_count ? host_of(e)->account_order[(*place)++] : SY_NONE;
+	return *place < tables(e)->account_count ? tables(e)->account_order[(*place)++] : SY_NONE;
 }
 
 HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
@@ -171,7 +181,7 @@ HOST_FN void host_account_first(struct engine *e, u32 place)
 
 HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 {
-	return host_of(e)->idle[word];
+	return tables(e)->idle[word];
 }
 
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
@@ -181,7 +191,7 @@ HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
 {
-	return host_of(e)->waited[word];
+	return tables(e)->waited[word];
 }
 
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
@@ -193,7 +203,7 @@ HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
 {
 	const struct simulated_vcpu *v = (const struct simulated_vcpu *)host_vcpu(e, vcpu);
 
-	return host_of(e)->allowed[v->allowed * host_of(e)->words + word];
+	return tables(e)->allowed[v->allowed * tables(e)->words + word];
 }
 
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
@@ -347,14 +357,4 @@ void simulated_account(struct simulated_host *h, u64 now)
 void simulated_sample_all(struct simulated_host *h, u64 now)
 {
 	engine_sample(&h->engine, now);
-}
-
-/* Sizes in bytes, in the order vcpu, domain, queue, pcpu, host: the simulator checks its own. */
-void simulated_sizes(u64 sizes[5])
-{
-	sizes[0] = sizeof(struct simulated_vcpu);
-	sizes[1] = sizeof(struct simulated_domain);
-	sizes[2] = sizeof(struct simulated_queue);
-	sizes[3] = sizeof(struct simulated_pcpu);
-	sizes[4] = sizeof(struct simulated_host);
 }

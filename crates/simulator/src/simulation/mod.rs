@@ -161,6 +161,8 @@ impl Domain {
     }
 }
 
+const _: () = assert!(std::mem::offset_of!(Vcpu, allowed) == engine::VCPU_ALLOWED);
+
 #[repr(C, align(64))]
 struct Vcpu {
     engine: engine::Vcpu,

@@ -13,12 +13,10 @@ static const struct sy_description *const sy_disciplines[SY_DISCIPLINES] = {
 	[SY_FAIR] = &fair_description,
 };
 
+#define SY_GOVERNOR_DESCRIPTION(BIT, name) [BIT] = &name##_description,
+
 static const struct sy_description *const sy_governors[SY_GOVERNORS] = {
-	[SY_RESET_BOOST] = &reset_boost_description,
-	[SY_LOAD_WEIGHT] = &load_weight_description,
-	[SY_APP_SLICE] = &app_slice_description,
-	[SY_BOOST_CREDIT] = &boost_credit_description,
-	[SY_COSCHED] = &cosched_description,
+	SY_GOVERNORS_LIST(SY_GOVERNOR_DESCRIPTION)
 };
 
 static const char *const sy_class_names[SY_CLASSES] = {

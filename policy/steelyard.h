@@ -53,6 +53,23 @@
 #define SY_FN
 #endif
 
+/* ---- What governors do that is asked in several calls ---- */
+
+/* Whether one of them answers pause loops. */
+static inline bool sy_summons(const struct sy_policy *p)
+{
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, return true;)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
+	return false;
+}
+
+/* Whether the vCPU runs because it was summoned. */
+static inline bool sy_in_moment(const struct sy_policy *p, const struct sy_vcpu *v, u64 now)
+{
+	return sy_summons(p) && v->moment_ns > now;
+}
+
 /* ---- Shape: constant for a policy ---- */
 
 /* Which pCPUs share a queue. */
@@ -160,8 +177,9 @@ static inline void sy_reslice(const struct sy_policy *p, struct sy_domain *d)
 {
 	d->slice_ns = d->settings.slice_ns;
 	d->tick_ns = 0;
-	if (p->governors & 1 << SY_APP_SLICE)
-		app_slice_turn(p, d);
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_slice, name##_slice(p, d);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 }
 
 /* The host has set d->id before this. */
@@ -187,18 +205,17 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 
 /*
  * The answer to SY_REWEIGH, and part of each change of settings and of each sample: works out the
- * weight in effect. It is the one asked for times the factor of each governor that turns this knob,
- * in range at the end.
+ * weight in effect. It is the one asked for as the governors that turn this knob make it, each in its
+ * turn, in range at the end.
  */
 SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
 {
 	u64 weight = d->settings.weight;
 
-	/* At most 2^16 x 2^16 x 1000 x 2^16 */
-	if (p->governors & 1 << SY_RESET_BOOST)
-		weight *= reset_boost_factor(g, d);
-	if (p->governors & 1 << SY_LOAD_WEIGHT)
-		weight = (weight * load_weight_factor(d) + SY_FACTOR_ONE / 2) / SY_FACTOR_ONE;
+#define SY_DO(BIT, name) \
+	SY_HOOK(BIT, name##_has_weight, weight = sy_min(name##_weight(p, g, d, weight), 1ULL << 36);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	d->weight = sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
@@ -387,8 +404,9 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
 	v->unspun_ns = 0;
-	if (cosched_governs(p))
-		return cosched_spin(p, v, now);
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, return name##_spin(p, d, v, now);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	switch (p->discipline) {
 	case SY_FAIR:
 		return fair_spin(p);
@@ -397,15 +415,18 @@ SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struc
 	}
 }
 
-/* Whether the discipline would get back the time that this waiting vCPU borrows. */
+/*
+ * Whether the discipline would get back the time that this waiting vCPU borrows; not if it has had so much
+ * more than its part.
+ */
 static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queue *q,
-				 const struct sy_vcpu *v)
+				 const struct sy_vcpu *v, u64 ahead_ns)
 {
 	switch (p->discipline) {
 	case SY_CREDIT:
 		return credit_may_borrow(v);
 	case SY_FAIR:
-		return fair_may_borrow(q, v, cosched_parameter(p, COSCHED_AHEAD_NS));
+		return fair_may_borrow(q, v, ahead_ns);
 	default:
 		return false;
 	}
@@ -415,8 +436,11 @@ static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queu
 SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const struct sy_domain *d,
 		  struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
 {
-	if (cosched_governs(p))
-		return sy_may_borrow(p, q, v) ? cosched_rank(p, v, facts, waited_ns) : 0;
+#define SY_DO(BIT, name) \
+	SY_HOOK(BIT, name##_has_spin, \
+		return sy_may_borrow(p, q, v, name##_ahead_ns(p)) ? name##_rank(p, v, facts, waited_ns) : 0;)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	switch (p->discipline) {
 	case SY_FAIR:
 		return fair_rank(p, d, v, facts);
@@ -429,8 +453,9 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 now)
 {
-	if (cosched_governs(p))
-		return cosched_summon(p, v);
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, return name##_summon(p, v);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	switch (p->discipline) {
 	case SY_FAIR:
 		return fair_summon(p, q, d, v);
@@ -445,9 +470,10 @@ SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 {
 	u32 request = summoned || v->moment_ns ? SY_RESCHEDULE : 0;
 
-	if (cosched_governs(p) && cosched_parameter(p, COSCHED_SPINNER) == COSCHED_STAYS)
-		return request;
-	if (!cosched_governs(p) && p->discipline == SY_FAIR)
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, if (name##_stays(p)) return request;)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
+	if (!sy_summons(p) && p->discipline == SY_FAIR)
 		return fair_spun(p, q, d, v, summoned, now);
 	return sy_yield(p, q, d, v, now) | SY_RESCHEDULE;
 }
@@ -540,7 +566,7 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 SY_FN s64 sy_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		  const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
-	if (cosched_in_moment(p, running, now))
+	if (sy_in_moment(p, running, now))
 		return 0;
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -561,8 +587,8 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 				  const struct sy_pcpu *c, const struct sy_vcpu *best,
 				  const struct sy_vcpu *candidate, u64 now)
 {
-	if (cosched_governs(p)) {
-		if (best && cosched_in_moment(p, best, now))
+	if (sy_summons(p)) {
+		if (best && sy_in_moment(p, best, now))
 			return SY_STOP;
 		if (candidate->first)
 			return SY_TAKE;
@@ -585,7 +611,7 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 SY_FN bool sy_look_further(const struct sy_policy *p, struct sy_pcpu *c, const struct sy_vcpu *best,
 			   u64 now)
 {
-	if (best && (best->first || cosched_in_moment(p, best, now)))
+	if (best && (best->first || sy_in_moment(p, best, now)))
 		return false;
 	switch (p->discipline) {
 	case SY_CREDIT:
@@ -633,8 +659,9 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 {
 	u32 request = 0;
 
-	if (p->governors & 1 << SY_RESET_BOOST)
-		request |= reset_boost_reset(p, g, d, now);
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_reset, request |= name##_reset(p, g, d, now);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	switch (p->discipline) {
 	case SY_CREDIT2:
 		return request | credit2_reset(p, q, units, now);
@@ -647,8 +674,10 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 		    struct sy_vcpu *v, u64 now)
 {
-	if (v->first && cosched_governs(p))
-		cosched_start(p, v, now);
+#define SY_DO(BIT, name) \
+	SY_HOOK(BIT, name##_has_spin, if (v->first) v->moment_ns = now + name##_moment_ns(p);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	v->first = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -693,7 +722,7 @@ SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct s
 	default:
 		break;
 	}
-	return cosched_in_moment(p, v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
+	return sy_in_moment(p, v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
 }
 
 /* ---- Time that passes ---- */
@@ -732,14 +761,19 @@ SY_FN u32 sy_account_domain(const struct sy_policy *p, struct sy_accounting *a, 
 SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
 			  struct sy_vcpu *v)
 {
-	bool saves = p->governors & 1 << SY_BOOST_CREDIT && boost_credit_room_ns(p, d, v);
-	u32 request = 0;
+	bool saves = false;
+	u32 request;
 
-	if (p->discipline == SY_CREDIT) {
-		request = credit_account_vcpu(p, a, d, v, saves);
-		if (saves)
-			boost_credit_save(p, d, v, credit_unused_ns(p, a), credit_account_ns(p));
-	}
+	if (p->discipline != SY_CREDIT)
+		return 0;
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_room_ns, saves |= name##_room_ns(p, d, v) > 0;)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
+	request = credit_account_vcpu(p, a, d, v, saves);
+#define SY_DO(BIT, name) \
+	SY_HOOK(BIT, name##_has_room_ns, if (saves) name##_save(p, d, v, credit_unused_ns(p, a), credit_account_ns(p));)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	return request;
 }
 
@@ -756,19 +790,31 @@ SY_FN u64 sy_sample_ns(const struct sy_policy *p)
 {
 	u64 sample_ns = SY_FOREVER;
 
-	if (p->governors & 1 << SY_RESET_BOOST)
-		sample_ns = sy_min(sample_ns, reset_boost_sample_ns(p));
-	if (p->governors & 1 << SY_LOAD_WEIGHT)
-		sample_ns = sy_min(sample_ns, load_weight_interval_ns(p));
-	if (p->governors & 1 << SY_APP_SLICE)
-		sample_ns = sy_min(sample_ns, app_slice_interval_ns(p));
+#define SY_DO(BIT, name) \
+	SY_HOOK(BIT, name##_has_sample_ns, sample_ns = sy_min(sample_ns, name##_sample_ns(p));)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	return sample_ns == SY_FOREVER ? 0 : sample_ns;
 }
 
 /* Waits longer than this are late; SY_FOREVER: nobody asks. */
 SY_FN u64 sy_late_ns(const struct sy_policy *p)
 {
-	return p->governors & 1 << SY_APP_SLICE ? app_slice_late_ns(p) : SY_FOREVER;
+	u64 late_ns = SY_FOREVER;
+
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_late_ns, late_ns = sy_min(late_ns, name##_late_ns(p));)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
+	return late_ns;
+}
+
+/* Whether a sample must tell of packets. */
+SY_FN bool sy_wants_packets(const struct sy_policy *p)
+{
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_packets, return true;)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
+	return false;
 }
 
 /* The slice of a domain that asks for none; 0: the discipline has no slices. */
@@ -792,29 +838,32 @@ static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
  */
 SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 pcpus, u64 now)
 {
-	if (p->governors & 1 << SY_RESET_BOOST)
-		reset_boost_sample_begin(p, g, now);
-	if (p->governors & 1 << SY_APP_SLICE)
-		app_slice_sample_begin(p, g, sy_sample_ns(p), sy_base_slice_ns(p, pcpus), pcpus, now);
-	if (p->governors & 1 << SY_LOAD_WEIGHT)
-		load_weight_sample_begin(p, g, sy_sample_ns(p), now);
+	const struct sy_sampling sampling = {
+		.sample_ns = sy_sample_ns(p),
+		.base_slice_ns = sy_base_slice_ns(p, pcpus),
+		.pcpus = pcpus,
+		.now = now,
+	};
+
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_sample_begin, name##_sample_begin(p, g, &sampling);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 }
 
 SY_FN void sy_sample_domain(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
 			    const struct sy_sample *sample)
 {
-	if (p->governors & 1 << SY_LOAD_WEIGHT)
-		load_weight_sample_domain(p, g, d, sample);
-	if (p->governors & 1 << SY_APP_SLICE)
-		app_slice_sample_domain(p, g, d, sample);
+#define SY_DO(BIT, name) \
+	SY_HOOK(BIT, name##_has_sample_domain, name##_sample_domain(p, g, d, sample);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 }
 
 SY_FN void sy_sample_settle(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
 {
-	if (p->governors & 1 << SY_LOAD_WEIGHT)
-		load_weight_sample_settle(p, g, d);
-	if (p->governors & 1 << SY_APP_SLICE)
-		app_slice_sample_settle(p, g, d);
+#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_sample_settle, name##_sample_settle(p, g, d);)
+	SY_GOVERNORS_LIST(SY_DO)
+#undef SY_DO
 	sy_reweigh(p, g, d);
 	sy_reslice(p, d);
 }

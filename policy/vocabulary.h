@@ -65,22 +65,14 @@
 #define SY_GOVERNOR_DOMAIN_WORDS 16
 #define SY_GOVERNOR_PARAMETER_WORDS 16
 
+#include "governors.h"
+
 enum sy_discipline {
 	SY_SEDF,
 	SY_CREDIT,
 	SY_CREDIT2,
 	SY_FAIR,
 	SY_DISCIPLINES
-};
-
-/* What turns knobs while a discipline schedules; any set of them. */
-enum sy_governor_kind {
-	SY_RESET_BOOST,
-	SY_LOAD_WEIGHT,
-	SY_APP_SLICE,
-	SY_BOOST_CREDIT,
-	SY_COSCHED,
-	SY_GOVERNORS
 };
 
 /* Constant while a host runs it. A host may keep it in read-only memory. */
@@ -162,6 +154,14 @@ struct sy_sample {
 	u64 packets; /* received from the network */
 	u64 waits; /* that ended, parked or not; counted only if sy_late_ns() is not SY_FOREVER */
 	u64 late_waits; /* those longer than sy_late_ns() */
+};
+
+/* What a sample is about. */
+struct sy_sampling {
+	u64 sample_ns; /* between two samples */
+	u64 base_slice_ns; /* the slice of a domain that asks for none; 0: the discipline has no slices */
+	u64 pcpus;
+	u64 now;
 };
 
 /* Which pCPUs share a run queue. */

@@ -132,7 +132,7 @@ static inline u64 app_slice_parameter(const struct sy_policy *p, enum app_slice_
 	return p->governor_parameter[SY_APP_SLICE][name];
 }
 
-SY_FN u64 app_slice_interval_ns(const struct sy_policy *p)
+SY_FN u64 app_slice_sample_ns(const struct sy_policy *p)
 {
 	return sy_clamp(app_slice_parameter(p, APP_SLICE_INTERVAL_NS), SY_MS, 60 * SY_S);
 }
@@ -145,15 +145,14 @@ SY_FN u64 app_slice_late_ns(const struct sy_policy *p)
 	return sy_min(app_slice_parameter(p, APP_SLICE_LATE_NS), SY_FOREVER);
 }
 
-/* base_ns: the discipline's own slice, or 0. */
-SY_FN void app_slice_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 sample_ns,
-				  u64 base_ns, u64 pcpus, u64 now)
+SY_FN void app_slice_sample_begin(const struct sy_policy *p, struct sy_governor *g,
+				  const struct sy_sampling *sampling)
 {
 	struct app_slice *a = app_slice(g);
 
-	a->due = sy_interval_ends(&a->began_ns, app_slice_interval_ns(p), sample_ns, now);
-	a->base_ns = base_ns;
-	a->pcpus = sy_clamp(pcpus, 1, SY_PCPUS_MAX);
+	a->due = sy_interval_ends(&a->began_ns, app_slice_sample_ns(p), sampling->sample_ns, sampling->now);
+	a->base_ns = sampling->base_slice_ns;
+	a->pcpus = sy_clamp(sampling->pcpus, 1, SY_PCPUS_MAX);
 	a->weight = 0;
 }
 
@@ -271,7 +270,7 @@ SY_FN void app_slice_sample_settle(const struct sy_policy *p, struct sy_governor
 }
 
 /* Turns the knobs; a domain may have asked for a shorter slice still. */
-SY_FN void app_slice_turn(const struct sy_policy *p, struct sy_domain *d)
+SY_FN void app_slice_slice(const struct sy_policy *p, struct sy_domain *d)
 {
 	u64 short_ns = app_slice_domain(d)->short_ns;
 	u64 ticks = sy_clamp(app_slice_parameter(p, APP_SLICE_TICKS_PER_SLICE), 1, 1000);
@@ -281,6 +280,14 @@ SY_FN void app_slice_turn(const struct sy_policy *p, struct sy_domain *d)
 	d->slice_ns = short_ns;
 	d->tick_ns = sy_max(short_ns / ticks, APP_SLICE_TICK_MIN_NS);
 }
+
+#define app_slice_has_sample_ns 1
+#define app_slice_has_late_ns 1
+#define app_slice_has_packets 1
+#define app_slice_has_sample_begin 1
+#define app_slice_has_sample_domain 1
+#define app_slice_has_sample_settle 1
+#define app_slice_has_slice 1
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter app_slice_parameters[] = { APP_SLICE_PARAMETERS(

@@ -72,6 +72,8 @@ SY_FN void boost_credit_save(const struct sy_policy *p, const struct sy_domain *
 	v->boost_ns += sy_min(unused_ns, boost_credit_room_ns(p, d, v));
 }
 
+#define boost_credit_has_room_ns 1
+
 #ifdef SY_DESCRIBE
 static const struct sy_parameter boost_credit_parameters[] = { BOOST_CREDIT_PARAMETERS(
 	SY_PARAMETER_DESCRIPTION) };

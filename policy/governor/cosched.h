@@ -99,22 +99,16 @@ static inline u64 cosched_parameter(const struct sy_policy *p, enum cosched_para
 	return p->governor_parameter[SY_COSCHED][name];
 }
 
-static inline bool cosched_governs(const struct sy_policy *p)
-{
-	return p->governors & 1 << SY_COSCHED;
-}
-
-/* Whether it runs because it was summoned. */
-static inline bool cosched_in_moment(const struct sy_policy *p, const struct sy_vcpu *v, u64 now)
-{
-	return cosched_governs(p) && v->moment_ns > now;
-}
-
 /* This vCPU spins. If it was summoned that was in vain: its moment is over. */
-SY_FN enum sy_gang cosched_spin(const struct sy_policy *p, struct sy_vcpu *v, u64 now)
+SY_FN enum sy_gang cosched_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	v->moment_ns = cosched_in_moment(p, v, now) ? now : 0;
+	v->moment_ns = v->moment_ns > now ? now : 0;
 	return cosched_parameter(p, COSCHED_SIBLINGS) == COSCHED_BEST ? SY_GANG_BEST : SY_GANG_ALL;
+}
+
+SY_FN u64 cosched_ahead_ns(const struct sy_policy *p)
+{
+	return cosched_parameter(p, COSCHED_AHEAD_NS);
 }
 
 /* Of one that may borrow time. */
@@ -146,11 +140,17 @@ SY_FN u32 cosched_summon(const struct sy_policy *p, struct sy_vcpu *v)
 	return SY_REKEY | SY_RESCHEDULE;
 }
 
-/* Who was summoned starts. */
-SY_FN void cosched_start(const struct sy_policy *p, struct sy_vcpu *v, u64 now)
+SY_FN u64 cosched_moment_ns(const struct sy_policy *p)
 {
-	v->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
+	return cosched_parameter(p, COSCHED_MOMENT_NS);
 }
+
+SY_FN bool cosched_stays(const struct sy_policy *p)
+{
+	return cosched_parameter(p, COSCHED_SPINNER) == COSCHED_STAYS;
+}
+
+#define cosched_has_spin 1
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter cosched_parameters[] = { COSCHED_PARAMETERS(

@@ -93,17 +93,17 @@ static inline u64 load_weight_parameter(const struct sy_policy *p, enum load_wei
 	return p->governor_parameter[SY_LOAD_WEIGHT][name];
 }
 
-SY_FN u64 load_weight_interval_ns(const struct sy_policy *p)
+SY_FN u64 load_weight_sample_ns(const struct sy_policy *p)
 {
 	return sy_clamp(load_weight_parameter(p, LOAD_WEIGHT_INTERVAL_NS), SY_MS, 1000 * SY_S);
 }
 
-SY_FN void load_weight_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 sample_ns,
-				    u64 now)
+SY_FN void load_weight_sample_begin(const struct sy_policy *p, struct sy_governor *g,
+				    const struct sy_sampling *sampling)
 {
 	struct load_weight *l = load_weight(g);
 
-	l->due = sy_interval_ends(&l->began_ns, load_weight_interval_ns(p), sample_ns, now);
+	l->due = sy_interval_ends(&l->began_ns, load_weight_sample_ns(p), sampling->sample_ns, sampling->now);
 	l->sum = 0;
 	l->running = 0;
 }
@@ -167,13 +167,21 @@ SY_FN void load_weight_sample_settle(const struct sy_policy *p, struct sy_govern
 			      SY_FACTOR_ONE * most / 100);
 }
 
-/* What the weight asked for is multiplied with, in SY_FACTOR_ONE; at most 1000 times that. */
-SY_FN u64 load_weight_factor(struct sy_domain *d)
+/* The factor is at most 1000 x SY_FACTOR_ONE. */
+SY_FN u64 load_weight_weight(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			     u64 weight)
 {
 	const struct load_weight_domain *ld = load_weight_domain(d);
+	u64 factor = ld->factor ? ld->factor : SY_FACTOR_ONE;
 
-	return ld->factor ? ld->factor : SY_FACTOR_ONE;
+	return (weight * factor + SY_FACTOR_ONE / 2) / SY_FACTOR_ONE;
 }
+
+#define load_weight_has_sample_ns 1
+#define load_weight_has_sample_begin 1
+#define load_weight_has_sample_domain 1
+#define load_weight_has_sample_settle 1
+#define load_weight_has_weight 1
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter load_weight_parameters[] = { LOAD_WEIGHT_PARAMETERS(

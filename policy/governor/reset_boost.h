@@ -108,11 +108,12 @@ SY_FN u64 reset_boost_sample_ns(const struct sy_policy *p)
 }
 
 /* All domains are reweighed after this. */
-SY_FN void reset_boost_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 now)
+SY_FN void reset_boost_sample_begin(const struct sy_policy *p, struct sy_governor *g,
+				    const struct sy_sampling *sampling)
 {
 	struct reset_boost *b = reset_boost(g);
 
-	if (reset_boost_silent(p, b, now))
+	if (reset_boost_silent(p, b, sampling->now))
 		b->boosted = 0;
 }
 
@@ -155,13 +156,19 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, st
 	return SY_REWEIGH;
 }
 
-/* What the weight asked for is multiplied with; at most the greatest weight. */
-SY_FN u64 reset_boost_factor(struct sy_governor *g, const struct sy_domain *d)
+/* The rate is at most the greatest weight. */
+SY_FN u64 reset_boost_weight(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			     u64 weight)
 {
 	const struct reset_boost *b = reset_boost(g);
 
-	return b->boosted == d->id ? b->rate : 1;
+	return b->boosted == d->id ? weight * b->rate : weight;
 }
+
+#define reset_boost_has_sample_ns 1
+#define reset_boost_has_sample_begin 1
+#define reset_boost_has_reset 1
+#define reset_boost_has_weight 1
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter reset_boost_parameters[] = { RESET_BOOST_PARAMETERS(

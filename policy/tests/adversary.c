@@ -850,6 +850,7 @@ static void check_constants(void)
 	check(sy_cap_period_ns(&policy) <= SY_S, "a cap does not hold within a second");
 	check(sy_reserves(&policy) == (policy.discipline == SY_SEDF), "only sedf reserves");
 	check(sy_late_ns(&policy) > 0, "every wait is late");
+	check(!sy_wants_packets(&policy) || sy_sample_ns(&policy), "packets without samples");
 	check(sy_queue_pcpus_max(&policy) > 0, "a queue for no pCPU");
 }
 

@@ -507,6 +507,7 @@ unsafe extern "C" {
     pub safe fn sy_account_end(policy: &Parameters, accounting: &mut Accounting);
     pub safe fn sy_sample_ns(policy: &Parameters) -> u64;
     pub safe fn sy_late_ns(policy: &Parameters) -> u64;
+    pub safe fn sy_wants_packets(policy: &Parameters) -> bool;
     pub safe fn sy_sample_begin(policy: &Parameters, governor: &mut Governor, pcpus: u64, now: u64);
     pub safe fn sy_sample_domain(
         policy: &Parameters,

@@ -3,7 +3,7 @@
 //! questions to a trace.
 #![allow(dead_code)] // Each test file uses its part.
 
-use steelyard_policy::{Policy, disciplines, published};
+use steelyard_policy::{Policy, disciplines, governors, published};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Costs, Domain, Setup};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
@@ -21,10 +21,20 @@ pub fn policies() -> Vec<Policy> {
     names.map(|name| policy(&name)).collect()
 }
 
-/// These, and those published with governors, whose weights change by themselves.
+/// These, those published with governors, and each governor that was published with none, with the first
+/// discipline that it suits: knobs turn by themselves.
 pub fn all_policies() -> Vec<Policy> {
-    let published = published().iter().map(|(name, _)| policy(name));
-    policies().into_iter().chain(published).collect()
+    let published: Vec<Policy> = published().iter().map(|(name, _)| policy(name)).collect();
+    let is_published = |name: &str| published.iter().any(|policy| governs(policy, name));
+    let alone = governors().iter().filter(|governor| !is_published(governor.name));
+    let alone: Vec<Policy> = alone
+        .map(|governor| policy(&format!("{}+{}", governor.disciplines[0], governor.name)))
+        .collect();
+    policies().into_iter().chain(published).chain(alone).collect()
+}
+
+fn governs(policy: &Policy, name: &str) -> bool {
+    policy.governors().any(|governor| governor.name == name)
 }
 
 pub fn policy(name: &str) -> Policy {

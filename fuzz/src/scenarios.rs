@@ -92,7 +92,10 @@ pub fn simulate(setup: &Setup, policy: &Policy, length_ns: u64, least_ns: u64) {
         simulation.run_until(until_ns);
         let run = simulation.measure();
         looks += 1;
-        if until_ns == length_ns || looks == LOOKS || run.events.total() > EVENTS {
+        if until_ns == length_ns
+            || looks == LOOKS
+            || run.scheduling_events.total() + run.guest_steps > EVENTS
+        {
             break run;
         }
         until_ns = (until_ns + until_ns.min(step_ns)).min(length_ns);

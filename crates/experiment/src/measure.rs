@@ -176,7 +176,7 @@ pub(crate) fn of_host(measure: HostMeasure, run: &Run) -> f64 {
             100.0 * run.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum::<u64>() as f64 / elapsed_ns
         }
         HostMeasure::Fairness => run.fairness,
-        HostMeasure::SwitchesPerS => run.events.switches as f64 / elapsed_ns * 1e9,
+        HostMeasure::SwitchesPerS => run.scheduling_events.switches as f64 / elapsed_ns * 1e9,
     }
 }
 

@@ -39,13 +39,16 @@ pub fn write_csv(results: &Results, writer: impl Write) -> io::Result<()> {
             row("", "", "", "fairness", "", &run.fairness.to_string())?;
             let idle_ns: u64 = run.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum();
             row("", "", "", "idle", "ns", &idle_ns.to_string())?;
+            let events = &run.scheduling_events;
             for (name, count) in [
-                ("wakes", run.events.wakes),
-                ("blocks", run.events.blocks),
-                ("switches", run.events.switches),
-                ("ticks", run.events.ticks),
-                ("accountings", run.events.accountings),
-                ("timers", run.events.timers),
+                ("wakes", events.wakes),
+                ("blocks", events.blocks),
+                ("switches", events.switches),
+                ("ticks", events.ticks),
+                ("accountings", events.accountings),
+                ("slice ends", events.slice_ends),
+                ("policy timers", events.policy_timers),
+                ("guest steps", run.guest_steps),
             ] {
                 row("", "", "", name, "1", &count.to_string())?;
             }

@@ -119,7 +119,7 @@ impl Results {
     /// Value of `format`.
     pub const FORMAT: &str = "steelyard-results";
     /// Value of `version`.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
     /// Makes names of scenarios unique where inputs have the same.
     pub fn new(mut comparisons: Vec<Comparison>) -> Self {

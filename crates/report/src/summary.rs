@@ -528,7 +528,9 @@ fn host_section(comparison: &Comparison, faulty: &[bool]) -> Section {
         detail: format!("{} pCPU{}", host.pcpus, plural(host.pcpus as usize)),
         rows: vec![
             of("fairness (Jain)", JAIN, Goal::More, &|run| run.fairness),
-            of("switches", "1/s", Goal::Neither, &|run| run.events.switches as f64 / seconds(run)),
+            of("switches", "1/s", Goal::Neither, &|run| {
+                run.scheduling_events.switches as f64 / seconds(run)
+            }),
             of("migrations", "1/s", Goal::Neither, &|run| migrations(run) as f64 / seconds(run)),
             of("idle, of all", "percent", Goal::Neither, &|run| {
                 let idle: u64 = run.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum();

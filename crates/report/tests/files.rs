@@ -39,10 +39,11 @@ fn other_json_is_refused_with_a_reason() {
     assert!(matches!(read("\u{1}"), Err(ReadError::Json(_))));
     let other = r#"{"format": "something", "version": 1}"#;
     assert!(matches!(read(other), Err(ReadError::Format(_))));
-    let newer = r#"{"format": "steelyard-results", "version": 2}"#;
-    assert!(read(newer).unwrap_err().to_string().contains("version 2"));
-    let truncated = r#"{"format": "steelyard-results", "version": 1}"#;
-    assert!(matches!(read(truncated), Err(ReadError::Json(_))));
+    let of = |version: u32| format!(r#"{{"format": "steelyard-results", "version": {version}}}"#);
+    let newer = Results::VERSION + 1;
+    let refused = read(&of(newer)).unwrap_err().to_string();
+    assert!(refused.contains(&format!("version {newer}")), "{refused}");
+    assert!(matches!(read(&of(Results::VERSION)), Err(ReadError::Json(_))));
 }
 
 #[test]

@@ -10,7 +10,8 @@ use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_recording::{Figures, History, Open, OtherRun, Snapshot, Structure, Tally, merged};
 use steelyard_simulator::config::{Domain, Setup};
 use steelyard_simulator::measure::{
-    DomainMeasure, Events, PcpuMeasure, Run, Segment, TimeMeasure, VcpuMeasure, Waits, WorstWait,
+    DomainMeasure, PcpuMeasure, Run, SchedulingEvents, Segment, TimeMeasure, VcpuMeasure, Waits,
+    WorstWait,
 };
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
 use steelyard_simulator::{Usable, entitle};
@@ -26,7 +27,7 @@ pub(crate) struct Recording {
     pub processes: BTreeMap<u32, Process>,
     /// Events that say nothing about scheduling or were not needed.
     pub skipped: u64,
-    events: Events,
+    scheduling_events: SchedulingEvents,
 }
 
 /// A domain, or a process and those of its threads that ran.
@@ -98,7 +99,8 @@ impl Recording {
             policy: "recorded".to_owned(),
             seed: 0,
             elapsed_ns: self.elapsed_ns,
-            events: self.events,
+            scheduling_events: self.scheduling_events,
+            guest_steps: 0,
             fairness,
             pcpus: self.pcpus.clone(),
             domains,
@@ -368,7 +370,7 @@ impl Digest {
             self.load(segment);
         }
         let elapsed_ns = end_ns.saturating_sub(start_ns);
-        let mut events = Events::default();
+        let mut scheduling_events = SchedulingEvents::default();
         let mut figures = self.tally.figures(&open).into_iter();
         let mut processes = BTreeMap::new();
         for (domain, loads) in self.all.domains.iter().zip(self.loads) {
@@ -400,9 +402,9 @@ impl Digest {
                 let waited_ns = since(|figures| figures.waited_ns).min(elapsed_ns);
                 let switches = since(|figures| figures.switches);
                 let waits = |figures: Figures| figures.waits.unwrap_or_default().histogram;
-                events.switches = events.switches.saturating_add(switches);
-                events.wakes += load.wakes;
-                events.blocks += load.wakes;
+                scheduling_events.switches = scheduling_events.switches.saturating_add(switches);
+                scheduling_events.wakes += load.wakes;
+                scheduling_events.blocks += load.wakes;
                 process.times.push(TimeMeasure {
                     gotten_ns,
                     waited_ns,
@@ -429,7 +431,7 @@ impl Digest {
             idle_ns: elapsed_ns.saturating_sub(busy_ns),
             switches,
         });
-        Recording { elapsed_ns, pcpus: pcpus.collect(), processes, skipped: 0, events }
+        Recording { elapsed_ns, pcpus: pcpus.collect(), processes, skipped: 0, scheduling_events }
     }
 }
 

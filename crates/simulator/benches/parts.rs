@@ -77,13 +77,13 @@ fn wait_record(bencher: Bencher) {
     });
 }
 
-/// Events of the reference host.
+/// Scheduling events of the reference host.
 #[divan::bench(args = POLICIES)]
 fn reference(bencher: Bencher, policy: &str) {
     events(bencher, &hosts::reference(), policy, 10_000_000_000, 1_000_000_000);
 }
 
-/// Events of the large host.
+/// Scheduling events of the large host.
 #[divan::bench(args = POLICIES, sample_count = 10, sample_size = 1)]
 fn scale(bencher: Bencher, policy: &str) {
     events(bencher, &hosts::scale(), policy, 500_000_000, 50_000_000);
@@ -94,9 +94,9 @@ fn events(bencher: Bencher, setup: &Setup, policy: &str, warm_ns: u64, step_ns: 
     let policy = Policy::named(policy).expect("a policy");
     let mut simulation = Simulation::new(setup, &policy, 1).expect("a valid host");
     simulation.run_until(warm_ns);
-    let before = simulation.measure().events.total();
+    let before = simulation.measure().scheduling_events.total();
     simulation.run_until(warm_ns + step_ns);
-    let per_step = simulation.measure().events.total() - before;
+    let per_step = simulation.measure().scheduling_events.total() - before;
     bencher.counter(ItemsCount::new(per_step)).bench_local(|| {
         let end_ns = simulation.now_ns() + step_ns;
         simulation.run_until(end_ns);

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut simulation = Simulation::new(&setup, &Policy::named(name)?, 1)?;
         simulation.run_until(10_000_000_000);
         let run = simulation.measure();
-        println!("{}: {:?}", run.policy, run.events);
+        println!("{}: {:?}", run.policy, run.scheduling_events);
         for domain in &run.domains {
             let time = &domain.time;
             let worst_ms = time.waits.worst.as_ref().map_or(0.0, |w| w.length_ns as f64 / 1e6);

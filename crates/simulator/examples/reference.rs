@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Speed and memory: `reference POLICY SECONDS [reference|scale|periodic]` runs one host and prints
-//! events per second of CPU time and the peak memory of the process. An event is one wake, block,
-//! switch, tick, accounting or timer that the simulator processes. `scripts/bench` reads this.
+//! scheduling events per second of CPU time and the peak memory of the process. `scripts/bench` reads this.
 
 use rustix::time::{ClockId, clock_gettime};
 use steelyard_policy::Policy;
@@ -27,13 +26,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     simulation.run_until(seconds * 1_000_000_000);
     let spent_s = cpu_seconds() - start_s;
     let run = simulation.measure();
-    let events = run.events.total();
+    let events = run.scheduling_events.total();
     println!(
-        "{} {events} events in {spent_s:.6} s: {:.2} million/s, {} KiB; {:?}",
+        "{} {events} events and {} guest steps in {spent_s:.6} s: {:.2} million events/s, {} KiB; {:?}",
         run.policy,
+        run.guest_steps,
         events as f64 / spent_s / 1e6,
         peak_kib()?,
-        run.events,
+        run.scheduling_events,
     );
     Ok(())
 }

@@ -13,8 +13,11 @@ pub struct Run {
     pub seed: u64,
     /// Simulated time.
     pub elapsed_ns: u64,
-    /// Scheduling events that were processed.
-    pub events: Events,
+    /// What happened to the scheduler.
+    pub scheduling_events: SchedulingEvents,
+    /// What happened in guests: a step of a thread ended that took CPU time, slept or spun for a window, its turn
+    /// on the vCPU ended, a packet or disk request came. However few of them took the simulator's time.
+    pub guest_steps: u64,
     /// Jain's index of share over entitlement, 1 being perfectly fair.
     pub fairness: f64,
     /// One item per pCPU.
@@ -23,9 +26,9 @@ pub struct Run {
     pub domains: Vec<DomainMeasure>,
 }
 
-/// Scheduling events by kind.
+/// What happened to the scheduler, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Events {
+pub struct SchedulingEvents {
     /// A vCPU woke.
     pub wakes: u64,
     /// A vCPU blocked.
@@ -36,15 +39,22 @@ pub struct Events {
     pub ticks: u64,
     /// An accounting of the whole host.
     pub accountings: u64,
-    /// Any other timer that fired: ends of slices and of guest threads' steps, guest sleeps, packets
-    /// and requests, budgets.
-    pub timers: u64,
+    /// A slice ended.
+    pub slice_ends: u64,
+    /// A timer of the policy: of a vCPU, of a domain, for a sample.
+    pub policy_timers: u64,
 }
 
-impl Events {
+impl SchedulingEvents {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.wakes + self.blocks + self.switches + self.ticks + self.accountings + self.timers
+        self.wakes
+            + self.blocks
+            + self.switches
+            + self.ticks
+            + self.accountings
+            + self.slice_ends
+            + self.policy_timers
     }
 }
 

@@ -6,7 +6,8 @@
 //! 2^16 x 64^n ns; a timer stands on the level of the highest six-bit digit in which its time
 //! differs from now, so that the slots of a level never wrap. The slots of the lowest level are
 //! sorted. Timers of the same time fire in the order in which they were set: they always share a
-//! slot, and moving a slot down keeps its order.
+//! slot, and moving a slot down keeps its order. A timer may be set as of a later time: it stands
+//! where it would if it were set then.
 
 /// The lowest level tells apart times that differ above these bits; most timers are further away
 /// than that, and few share such a moment.
@@ -22,9 +23,18 @@ const NONE: u32 = u32::MAX;
 struct Node {
     /// 0 for a slot: it sorts before every timer.
     time_ns: u64,
+    /// When it was set: the order of those of the same time.
+    set_ns: u64,
     /// NONE while the timer is not set.
     next: u32,
     previous: u32,
+}
+
+impl Node {
+    /// Who fires first.
+    fn due(&self) -> (u64, u64) {
+        (self.time_ns, self.set_ns)
+    }
 }
 
 /// What a timer takes.
@@ -44,7 +54,7 @@ pub(crate) struct Timers {
 impl Timers {
     /// So many timers, none set, at time 0.
     pub fn new(count: usize) -> Self {
-        let slot = |slot| Node { time_ns: 0, next: slot, previous: slot };
+        let slot = |slot| Node { time_ns: 0, set_ns: 0, next: slot, previous: slot };
         let nodes = (0..FIRST_TIMER).map(slot).collect();
         let mut timers = Timers { now_ns: 0, nodes, occupied: [0; LEVELS], levels: 0 };
         timers.grow(count);
@@ -54,23 +64,37 @@ impl Timers {
     /// Adds timers; the index of the first new one.
     pub fn grow(&mut self, count: usize) -> u32 {
         let first = self.nodes.len();
-        self.nodes.resize(first + count, Node { time_ns: 0, next: NONE, previous: NONE });
+        self.nodes.resize(first + count, Node { next: NONE, previous: NONE, ..self.nodes[0] });
         first as u32 - FIRST_TIMER
     }
 
     /// Lets the timer fire at this time, not before now, instead of when it was set for.
     #[inline(always)]
     pub fn set(&mut self, timer: u32, time_ns: u64) {
+        self.set_as_of(timer, time_ns, self.now_ns);
+    }
+
+    /// The same as if it was done at `set_ns`, not before now: timers of the same time that are set before then fire
+    /// before it.
+    #[inline(always)]
+    pub fn set_as_of(&mut self, timer: u32, time_ns: u64, set_ns: u64) {
         let time_ns = time_ns.max(self.now_ns);
         let node = FIRST_TIMER + timer;
-        let Node { time_ns: set_ns, next, previous } = self.nodes[node as usize];
+        let Node { time_ns: due_ns, set_ns: was_set_ns, next, previous } =
+            self.nodes[node as usize];
         if next != NONE {
-            if set_ns == time_ns {
+            if due_ns == time_ns && was_set_ns.max(self.now_ns) == set_ns {
                 return;
             }
             self.unlink(next, previous);
         }
-        self.link(node, time_ns);
+        self.link(node, time_ns, set_ns);
+    }
+
+    /// When the timer was set last.
+    #[inline]
+    pub fn set_ns(&self, timer: u32) -> u64 {
+        self.nodes[(FIRST_TIMER + timer) as usize].set_ns
     }
 
     /// Whether the timer is set.
@@ -129,15 +153,15 @@ impl Timers {
             self.unlink(slot as u32, slot as u32);
             let mut node = first;
             while node != slot as u32 {
-                let Node { time_ns, next, .. } = self.nodes[node as usize];
-                self.link(node, time_ns);
+                let Node { time_ns, set_ns, next, .. } = self.nodes[node as usize];
+                self.link(node, time_ns, set_ns);
                 node = next;
             }
         }
     }
 
     #[inline]
-    fn link(&mut self, node: u32, time_ns: u64) {
+    fn link(&mut self, node: u32, time_ns: u64, set_ns: u64) {
         // The lowest bit makes the logarithm defined; it cannot change the level.
         let level = (((time_ns ^ self.now_ns) >> MOMENT_BITS) | 1).ilog2() / BITS;
         let index = (time_ns >> (MOMENT_BITS + BITS * level)) as usize & (SLOTS - 1);
@@ -146,13 +170,14 @@ impl Timers {
         self.levels |= 1 << level;
         let mut previous = self.nodes[slot].previous;
         if level == 0 {
-            while self.nodes[previous as usize].time_ns > time_ns {
+            // A slot stands before every timer.
+            while self.nodes[previous as usize].due() > (time_ns, set_ns) {
                 previous = self.nodes[previous as usize].previous;
             }
         }
         let next = std::mem::replace(&mut self.nodes[previous as usize].next, node);
         self.nodes[next as usize].previous = node;
-        self.nodes[node as usize] = Node { time_ns, next, previous };
+        self.nodes[node as usize] = Node { time_ns, set_ns, next, previous };
     }
 
     /// Takes away what stands between two nodes of a slot.
@@ -181,7 +206,8 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Operation {
-        Set(u32, u64),
+        /// Timer, how far away, as of how much later at most.
+        Set(u32, u64, u64),
         Cancel(u32),
         Pop(u64),
     }
@@ -189,7 +215,8 @@ mod tests {
     fn operation() -> impl Strategy<Value = Operation> {
         let distance = prop_oneof![0..3u64, 0..100u64, 0..100_000u64, 0..u64::MAX / 4];
         prop_oneof![
-            4 => (0..20u32, distance.clone()).prop_map(|(timer, ns)| Operation::Set(timer, ns)),
+            4 => (0..20u32, distance.clone(), 0..3u64)
+                .prop_map(|(timer, ns, later_ns)| Operation::Set(timer, ns, later_ns)),
             1 => (0..20u32).prop_map(Operation::Cancel),
             4 => distance.prop_map(Operation::Pop),
         ]
@@ -202,17 +229,20 @@ mod tests {
         #[test]
         fn fires_in_order_of_time_then_of_setting(operations in prop::collection::vec(operation(), 1..200)) {
             let mut timers = Timers::new(20);
-            let mut reference = BTreeMap::<(u64, usize), u32>::new();
+            let mut reference = BTreeMap::<(u64, u64, usize), u32>::new();
             let mut now = 0u64;
             for (order, operation) in operations.into_iter().enumerate() {
                 match operation {
-                    Operation::Set(timer, ns) => {
+                    Operation::Set(timer, ns, later_ns) => {
                         let time = now.saturating_add(ns);
-                        let same = reference.iter().any(|(key, &other)| other == timer && key.0 == time);
-                        timers.set(timer, time);
+                        let set = time.min(now.saturating_add(later_ns));
+                        let same = reference.iter().any(|(key, &other)| {
+                            other == timer && key.0 == time && key.1.max(now) == set
+                        });
+                        timers.set_as_of(timer, time, set);
                         if !same {
                             reference.retain(|_, other| *other != timer);
-                            reference.insert((time, order), timer);
+                            reference.insert((time, set, order), timer);
                         }
                     }
                     Operation::Cancel(timer) => {

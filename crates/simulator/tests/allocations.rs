@@ -18,11 +18,11 @@ fn events_allocate_nothing() {
         let policy = Policy::named(policy).unwrap();
         let mut simulation = Simulation::new(&hosts::reference(), &policy, 1).unwrap();
         simulation.run_until(240_000_000_000);
-        let events_before = simulation.measure().events.total();
+        let events_before = simulation.measure().scheduling_events.total();
         let blocks_before = dhat::HeapStats::get().total_blocks;
-        simulation.run_until(260_000_000_000);
+        simulation.run_until(300_000_000_000);
         let blocks = dhat::HeapStats::get().total_blocks - blocks_before;
-        let events = simulation.measure().events.total() - events_before;
+        let events = simulation.measure().scheduling_events.total() - events_before;
         println!("{policy}: {events} events, {blocks} allocations");
         assert!(events > 50_000, "{policy}: {events}");
         assert!(blocks * 1000 < events, "{policy}: {blocks} blocks for {events} events");

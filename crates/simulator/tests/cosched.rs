@@ -95,7 +95,7 @@ fn without_overcommitment_nobody_is_summoned() {
         let rates = |name: &str| {
             let (_, policy) = answers().find(|(known, _)| *known == name).expect("an answer");
             let run = run(&crowd(1, locks, 8, Oltp::default()), &policy, 1, S);
-            (each(&run, "transactions").sum::<f64>(), run.events)
+            (each(&run, "transactions").sum::<f64>(), run.scheduling_events)
         };
         let ignored = rates("ignored");
         for name in ["directed", "instant", "selective", "deferred"] {

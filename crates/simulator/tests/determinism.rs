@@ -120,21 +120,21 @@ fn slices_measures_and_traces_change_nothing() {
 /// run `PRINT_HASHES=1 cargo test -p steelyard-simulator --test determinism pinned -- --nocapture`
 /// and put what it prints here. Where none of them changed, a new value is a mistake.
 const PINNED: &[(&str, u64)] = &[
-    ("sedf@xen-4.2", 0x44d71cf568354850),
-    ("credit@xen-3.3", 0x45c416925f7f65b3),
-    ("credit@xen-3.3-fujitsu", 0x0e3b34938aa84cbe),
-    ("credit@xen-4.2", 0x9f8248d4f3ee86c3),
-    ("credit@xen-4.5", 0x995d36dc583690c6),
-    ("credit@xen-4.20", 0x231e59dc70193ae6),
-    ("credit2@xen-4.5", 0x78351338709488ae),
-    ("credit2@xen-4.20", 0xce4523e805c9187b),
-    ("fair@cfs", 0x09468825d555de47),
-    ("fair@eevdf", 0xe496d6247de74cb9),
-    ("mcredit2", 0xa004a9ab399b7b22),
-    ("load-weight", 0x337219b303913b7b),
-    ("boost-credit", 0xb3fb075b6336406e),
-    ("app-slice", 0x8a25c42a51d4ff43),
-    ("lockvisor", 0xc8007762af4e5625),
+    ("sedf@xen-4.2", 0x8567822d2d7a00a0),
+    ("credit@xen-3.3", 0x33607d228d000a7d),
+    ("credit@xen-3.3-fujitsu", 0x606d03dc9f059188),
+    ("credit@xen-4.2", 0xdb4d22abe1ee430f),
+    ("credit@xen-4.5", 0x708b0728324fe330),
+    ("credit@xen-4.20", 0x21d6c595194d5ca4),
+    ("credit2@xen-4.5", 0x6cc4e7faac90b7f9),
+    ("credit2@xen-4.20", 0x4e0aae2efedc46e3),
+    ("fair@cfs", 0xfe3ecbd6629808f6),
+    ("fair@eevdf", 0x88aff351202e566e),
+    ("mcredit2", 0x10873b57725bf271),
+    ("load-weight", 0x0dd29ac03fbadc77),
+    ("boost-credit", 0x26c4ab71585845d0),
+    ("app-slice", 0x45bfee329fdf9887),
+    ("lockvisor", 0xfbff0934302e64f5),
 ];
 
 #[test]

@@ -166,7 +166,7 @@ fn window(run: &Run) -> (u64, u64) {
         .map(|(_, wait)| wait.clone())
         .unwrap_or_default();
     let switches_ns = u128::from(run.elapsed_ns) * u128::from(MOST_TRACED_SWITCHES)
-        / u128::from(run.events.switches.max(1));
+        / u128::from(run.scheduling_events.switches.max(1));
     let length_ns = switches_ns.min(MOST_TRACED_NS.min(run.elapsed_ns).into()) as u64;
     let shown_ns = worst.length_ns.min(length_ns / 10 * 9);
     let end_ns = (worst.start_ns + worst.length_ns)
@@ -246,7 +246,7 @@ fn file_name(path: &Path) -> String {
 mod tests {
     use steelyard_scenario::load_text;
     use steelyard_simulator::measure::{
-        DomainMeasure, Events, TimeMeasure, VcpuMeasure, WorstWait,
+        DomainMeasure, SchedulingEvents, TimeMeasure, VcpuMeasure, WorstWait,
     };
 
     use super::*;
@@ -273,7 +273,8 @@ mod tests {
             policy: String::new(),
             seed: FIRST_SEED,
             elapsed_ns,
-            events: Events { switches, ..Events::default() },
+            scheduling_events: SchedulingEvents { switches, ..SchedulingEvents::default() },
+            guest_steps: 0,
             fairness: 1.0,
             pcpus: vec![],
             domains: waits.iter().map(domain).collect(),

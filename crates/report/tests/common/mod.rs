@@ -10,8 +10,8 @@ use steelyard_policy::Policy;
 use steelyard_report::{Comparison, DomainSummary, HostSummary, PolicySummary, Results, RunTrace};
 use steelyard_simulator::config::Host;
 use steelyard_simulator::measure::{
-    DomainMeasure, Events, PcpuMeasure, Ran, Run, Segment, TaskMeasure, TaskValue, TimeMeasure,
-    Trace, VcpuMeasure, Waits, WorstWait,
+    DomainMeasure, PcpuMeasure, Ran, Run, SchedulingEvents, Segment, TaskMeasure, TaskValue,
+    TimeMeasure, Trace, VcpuMeasure, Waits, WorstWait,
 };
 
 pub const LENGTH_NS: u64 = 10_000_000_000;
@@ -130,7 +130,13 @@ fn run(policy: &str, seed: u64, index: u64) -> Run {
         policy: policy.to_owned(),
         seed,
         elapsed_ns: LENGTH_NS,
-        events: Events { wakes: 9000, blocks: 9000, switches: 21_000, ..Events::default() },
+        scheduling_events: SchedulingEvents {
+            wakes: 9000,
+            blocks: 9000,
+            switches: 21_000,
+            ..SchedulingEvents::default()
+        },
+        guest_steps: 60_000,
         fairness: 1.0 - 0.01 * slowness,
         pcpus: vec![PcpuMeasure { idle_ns: 12_000_000, switches: 10_500 }; PCPUS as usize],
         domains: domains.to_vec(),

@@ -26,13 +26,21 @@ pub(super) struct GuestKernel {
     locks: GuestLocks,
     /// Threads that wait for a vCPU, by virtual run time.
     ready: RunQueue,
+    /// Since when there is none, if there is none.
+    emptied_ns: u64,
     /// The virtual run time of who was picked last; never goes back.
     least_ns: u64,
 }
 
 impl GuestKernel {
     pub fn new(slice_ns: u64, locks: GuestLocks) -> Self {
-        GuestKernel { slice_ns: slice_ns.max(1), locks, ready: RunQueue::default(), least_ns: 0 }
+        GuestKernel {
+            slice_ns: slice_ns.max(1),
+            locks,
+            ready: RunQueue::default(),
+            emptied_ns: 0,
+            least_ns: 0,
+        }
     }
 }
 
@@ -65,6 +73,30 @@ impl Thread {
     pub fn in_kernel(&self) -> bool {
         self.kernel || self.spins || self.held > 0
     }
+
+    /// It had so much CPU time: how many of the steps that it repeats ended. `now_too`: one that ends now has ended.
+    #[inline(always)]
+    fn compute(&mut self, ran_ns: u64, now_too: bool) -> u64 {
+        if ran_ns < self.left_ns || self.repeat_ns == 0 {
+            self.left_ns = self.left_ns.saturating_sub(ran_ns);
+            return 0;
+        }
+        let over_ns = ran_ns - self.left_ns;
+        let before = over_ns.div_ceil(self.repeat_ns);
+        let now = now_too && over_ns.is_multiple_of(self.repeat_ns);
+        let ends = before + u64::from(now);
+        self.left_ns = self.left_ns + ends * self.repeat_ns - ran_ns;
+        ends
+    }
+
+    /// When the last of the steps that it repeats ends before `time_ns`, if the present one ends at `end_ns`.
+    #[inline(always)]
+    fn last_end_ns(&self, end_ns: u64, time_ns: u64) -> Option<u64> {
+        if self.repeat_ns == 0 || end_ns >= time_ns {
+            return None;
+        }
+        Some(time_ns - 1 - (time_ns - 1 - end_ns) % self.repeat_ns)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +112,9 @@ pub(super) enum ThreadStatus {
 
 /// When the guest has something to do on this running vCPU. The progress is that of now.
 #[inline]
-pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, threads: &[Thread]) -> u64 {
-    let mut left_ns = threads[vcpu.thread as usize].left_ns;
+pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, thread: &Thread) -> u64 {
+    // Steps that are repeated are worked out later.
+    let mut left_ns = if thread.repeat_ns > 0 { u64::MAX } else { thread.left_ns };
     if !domain.guest.ready.is_empty() {
         left_ns = left_ns.min(vcpu.guest_left_ns);
     }
@@ -89,9 +122,9 @@ pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, threads: &[Thre
 }
 
 impl Vcpu {
-    /// It had a pCPU for so long, and this thread was on it.
+    /// It had a pCPU for so long, and this thread was on it: how many of the steps that it repeats ended.
     #[inline(always)]
-    fn ran(&mut self, thread: &mut Thread, elapsed_ns: u64) {
+    fn ran(&mut self, thread: &mut Thread, elapsed_ns: u64, now_too: bool) -> u64 {
         // What is owed to the machinery comes first.
         let mut ran_ns = elapsed_ns;
         if self.debt_ns > 0 {
@@ -99,13 +132,16 @@ impl Vcpu {
             self.debt_ns -= paid_ns;
             self.times.overhead_ns += paid_ns;
             ran_ns -= paid_ns;
+            if self.debt_ns > 0 {
+                return 0;
+            }
         }
         self.guest_left_ns = self.guest_left_ns.saturating_sub(ran_ns);
         thread.vruntime_ns += ran_ns;
-        thread.left_ns = thread.left_ns.saturating_sub(ran_ns);
         if thread.spins {
             self.times.spun_ns += ran_ns;
         }
+        thread.compute(ran_ns, now_too)
     }
 }
 
@@ -115,12 +151,33 @@ impl Simulation {
     pub(super) fn progress(&mut self, pcpu: u32) {
         let entry = &mut self.pcpus[pcpu as usize];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
-        if entry.engine.current == NONE || elapsed_ns == 0 {
+        if entry.engine.current == NONE {
             return;
         }
         let vcpu = &mut self.vcpus[entry.engine.current as usize];
-        let thread = &mut self.threads[vcpu.thread as usize];
-        vcpu.ran(thread, elapsed_ns);
+        let number = vcpu.thread;
+        let thread = &mut self.threads[number as usize];
+        // A step that ends now comes before what happens now if its timer would have been set before.
+        let set_ns = vcpu.since_ns().max(self.now_ns.saturating_sub(thread.repeat_ns));
+        let ends = vcpu.ran(thread, elapsed_ns, set_ns < self.fired_set_ns);
+        if ends > 0 {
+            self.repeated(number, ends);
+        }
+    }
+
+    /// So many steps that the thread repeats have ended by now.
+    fn repeated(&mut self, thread: u32, ends: u64) {
+        self.guest_steps += ends;
+        let thread = &mut self.threads[thread as usize];
+        thread.ended_ns = self.now_ns - (thread.repeat_ns - thread.left_ns);
+        self.tasks[thread.task as usize].program.repeated(thread.index, ends, thread.ended_ns);
+    }
+
+    /// Whether a step that the thread repeats has ended since no other one of its guest is ready.
+    fn has_seen_nobody(&self, thread: u32) -> bool {
+        let thread = &self.threads[thread as usize];
+        let guest = &self.domains[thread.domain as usize].guest;
+        thread.repeat_ns > 0 && guest.ready.is_empty() && thread.ended_ns > guest.emptied_ns
     }
 
     /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
@@ -130,8 +187,12 @@ impl Simulation {
         let entry = &self.pcpus[pcpu as usize];
         let vcpu = &self.vcpus[entry.engine.current as usize];
         let domain = &self.domains[vcpu.engine.domain as usize];
-        let look_ns = look_ns(self.now_ns, vcpu, domain, &self.threads);
-        self.timers.set(pcpu, entry.slice_end_ns.min(look_ns));
+        let thread = &self.threads[vcpu.thread as usize];
+        let time_ns = entry.slice_end_ns.min(look_ns(self.now_ns, vcpu, domain, thread));
+        // Whether steps are repeated or taken one by one, the same happens in the same order.
+        let end_ns = self.now_ns.saturating_add(vcpu.debt_ns).saturating_add(thread.left_ns);
+        let set_ns = thread.last_end_ns(end_ns, time_ns).unwrap_or(self.now_ns);
+        self.timers.set_as_of(pcpu, time_ns, set_ns);
     }
 
     /// The time has come for which [`Simulation::arm`] set the timer.
@@ -142,18 +203,27 @@ impl Simulation {
         let current = entry.engine.current;
         let slice_ends = entry.slice_end_ns <= self.now_ns;
         let vcpu = &mut self.vcpus[current as usize];
-        let thread = &mut self.threads[vcpu.thread as usize];
-        vcpu.ran(thread, elapsed_ns);
-        let (pays, turn_ends) = (vcpu.debt_ns > 0, vcpu.guest_left_ns == 0);
+        let number = vcpu.thread;
+        let thread = &mut self.threads[number as usize];
+        let ends = vcpu.ran(thread, elapsed_ns, true);
+        let pays = vcpu.debt_ns > 0;
         let (computes, spins) = (thread.left_ns > 0, thread.spins);
+        // A step that ends now comes before the turn that ends now, and one that ended since has seen that nobody is
+        // ready any more.
+        let begins = ends > 0 && thread.left_ns == thread.repeat_ns;
+        let turn_ends = vcpu.guest_left_ns == 0 && !begins;
+        if ends > 0 {
+            self.repeated(number, ends);
+        }
+        let turn_ends = turn_ends && (slice_ends || !self.has_seen_nobody(number));
         if slice_ends {
+            self.scheduling_events.slice_ends += 1;
             self.interrupt(pcpu);
         }
-        if !pays {
+        if !pays && (!computes || turn_ends) {
+            self.guest_steps += 1;
             if computes {
-                if turn_ends {
-                    self.rotate(current, 0);
-                }
+                self.rotate(current, 0);
             } else if spins {
                 self.pause_loop_exit(pcpu);
             } else {
@@ -193,7 +263,7 @@ impl Simulation {
         loop {
             let thread = self.vcpus[vcpu as usize].thread;
             let entry = &mut self.threads[thread as usize];
-            if entry.left_ns > 0 {
+            if entry.left_ns > 0 || entry.repeat_ns > 0 {
                 return;
             }
             steps += 1;
@@ -209,7 +279,10 @@ impl Simulation {
                 received: &mut entry.received,
             };
             let sleeps = match task.program.next(entry.index, &mut guest) {
-                Step::Compute(ns) => {
+                step @ (Step::Compute(ns) | Step::Repeat(ns)) => {
+                    let repeats = matches!(step, Step::Repeat(_)) && !self.single_steps;
+                    entry.repeat_ns = if repeats { ns } else { 0 };
+                    entry.ended_ns = self.now_ns;
                     entry.left_ns = ns;
                     entry.kernel = false;
                     if entry.resched && !entry.in_kernel() {
@@ -341,6 +414,7 @@ impl Simulation {
         let entry = &mut self.threads[thread as usize];
         let guest = &mut self.domains[entry.domain as usize].guest;
         guest.ready.remove(entry.vruntime_ns, thread);
+        guest.emptied_ns = self.now_ns;
         self.put(vcpu, thread);
     }
 

@@ -59,7 +59,7 @@ impl Simulation {
 
     /// The vCPU that runs on this pCPU has nothing more to do.
     pub(super) fn vcpu_block(&mut self, pcpu: u32) {
-        self.events.blocks += 1;
+        self.scheduling_events.blocks += 1;
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_block(self.host(), pcpu, now) }
@@ -101,7 +101,7 @@ impl Simulation {
 
     pub(super) fn tick(&mut self, pcpu: u32) {
         if self.pcpus[pcpu as usize].engine.current != NONE {
-            self.events.ticks += 1;
+            self.scheduling_events.ticks += 1;
         }
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
@@ -121,7 +121,7 @@ impl Simulation {
     }
 
     pub(super) fn account(&mut self) {
-        self.events.accountings += 1;
+        self.scheduling_events.accountings += 1;
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_account(self.host(), now) }
@@ -215,7 +215,7 @@ impl Simulation {
     #[inline(always)]
     fn starts(&mut self, vcpu: u32, pcpu: u32) {
         let now_ns = self.now_ns;
-        self.events.switches += 1;
+        self.scheduling_events.switches += 1;
         let entry = &mut self.pcpus[pcpu as usize];
         entry.idle_ns += now_ns - entry.idle_since_ns;
         entry.switches += 1;

@@ -19,7 +19,7 @@ use steelyard_policy::{Parameters, Policy, Settings, ffi};
 use crate::config::{ConfigError, Costs, Io, Setup};
 use crate::engine::{self, NONE};
 use crate::idleness::Idleness;
-use crate::measure::{Events, Trace};
+use crate::measure::{SchedulingEvents, Trace};
 use crate::random::Random;
 use crate::run_queue::RunQueue;
 use crate::timers::Timers;
@@ -41,6 +41,8 @@ pub struct Simulation {
     io: Io,
     account_ns: u64,
     sample_ns: u64,
+    /// See [`Simulation::take_single_steps`].
+    single_steps: bool,
     /// Waits longer than this are late.
     late_ns: u64,
     timer_base: TimerBase,
@@ -51,6 +53,8 @@ pub struct Simulation {
     // The host.
     now_ns: u64,
     end_ns: u64,
+    /// When the timer was set that fires now; after all of them u64::MAX.
+    fired_set_ns: u64,
     timers: Timers,
     host: engine::Host,
     pcpus: Vec<Pcpu>,
@@ -76,7 +80,8 @@ pub struct Simulation {
 
     // What is measured.
     idleness: Idleness,
-    events: Events,
+    scheduling_events: SchedulingEvents,
+    guest_steps: u64,
     trace: Option<Trace>,
 }
 
@@ -200,6 +205,10 @@ impl Vcpu {
 struct Thread {
     /// CPU time up to its next step.
     left_ns: u64,
+    /// Length of the steps that it repeats; 0: its step is a single one.
+    repeat_ns: u64,
+    /// When the last of them ended, as far as that was worked out.
+    ended_ns: u64,
     /// CPU time in its guest, for the guest's own scheduler.
     vruntime_ns: u64,
     /// Since when it could have gone on; u64::MAX while it does.
@@ -273,6 +282,7 @@ impl Simulation {
             io: setup.host.io.clone(),
             account_ns: ffi::sy_account_ns(&parameters),
             sample_ns: ffi::sy_sample_ns(&parameters),
+            single_steps: false,
             late_ns: ffi::sy_late_ns(&parameters),
             timer_base: TimerBase {
                 tick: 0,
@@ -288,6 +298,7 @@ impl Simulation {
             // Policies take a time of 0 for "never".
             now_ns: 0,
             end_ns: 0,
+            fired_set_ns: u64::MAX,
             timers: Timers::new(0),
             host: engine::Host::default(),
             pcpus: vec![],
@@ -305,7 +316,8 @@ impl Simulation {
             devices: io::Devices::default(),
             orders: vec![],
             idleness: Idleness::new(&[], pcpus),
-            events: Events::default(),
+            scheduling_events: SchedulingEvents::default(),
+            guest_steps: 0,
             trace: None,
             policy: parameters,
             topology,
@@ -481,6 +493,8 @@ impl Simulation {
             vcpu: vcpus.start + index % vcpus.len() as u32,
             status: guest::ThreadStatus::Asleep,
             left_ns: 0,
+            repeat_ns: 0,
+            ended_ns: 0,
             vruntime_ns: 0,
             ready_ns: 0,
             spins: false,
@@ -549,16 +563,24 @@ impl Simulation {
         self.trace = Some(Trace { start_ns, end_ns, segments: vec![] });
     }
 
+    /// Guests take each step by itself, also those that they repeat. For tests: the same happens, more slowly.
+    #[doc(hidden)]
+    pub fn take_single_steps(&mut self) {
+        self.single_steps = true;
+    }
+
     /// Runs until this time, from where it stopped.
     #[inline(never)] // What it calls is better inlined into it than it into its caller.
     pub fn run_until(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
         while let Some((timer, now_ns)) = self.timers.pop(end_ns) {
             self.now_ns = now_ns;
+            self.fired_set_ns = self.timers.set_ns(timer);
             self.fire(timer);
             self.settle();
         }
         self.now_ns = self.now_ns.max(end_ns);
+        self.fired_set_ns = u64::MAX;
     }
 
     /// The time up to which it ran.
@@ -569,25 +591,26 @@ impl Simulation {
     fn fire(&mut self, timer: u32) {
         let base = self.timer_base;
         if timer < base.tick {
-            self.events.timers += 1;
             self.pcpu_event(timer);
         } else if timer < base.vcpu {
             self.tick(timer - base.tick);
         } else if timer == base.accounting {
             self.account();
+        } else if timer < base.domain {
+            self.scheduling_events.policy_timers += 1;
+            self.vcpu_timer(timer - base.vcpu);
+        } else if timer < base.thread {
+            self.scheduling_events.policy_timers += 1;
+            self.domain_timer(timer - base.domain);
+        } else if timer < base.accounting {
+            self.guest_steps += 1;
+            self.thread_wake(timer - base.thread);
+        } else if timer == base.sample {
+            self.scheduling_events.policy_timers += 1;
+            self.sample();
         } else {
-            self.events.timers += 1;
-            if timer < base.domain {
-                self.vcpu_timer(timer - base.vcpu);
-            } else if timer < base.thread {
-                self.domain_timer(timer - base.domain);
-            } else if timer < base.accounting {
-                self.thread_wake(timer - base.thread);
-            } else if timer == base.sample {
-                self.sample();
-            } else {
-                self.land(timer - base.flight);
-            }
+            self.guest_steps += 1;
+            self.land(timer - base.flight);
         }
     }
 

@@ -72,7 +72,7 @@ impl Simulation {
     /// A blocked vCPU waits.
     #[inline]
     pub(super) fn begin_wait(&mut self, vcpu: u32) {
-        self.events.wakes += 1;
+        self.scheduling_events.wakes += 1;
         let entry = &mut self.vcpus[vcpu as usize];
         entry.times.blocked_ns += self.now_ns - entry.since_ns();
     }
@@ -255,7 +255,8 @@ impl Simulation {
             policy: self.label.clone(),
             seed: self.seed,
             elapsed_ns,
-            events: self.events,
+            scheduling_events: self.scheduling_events,
+            guest_steps: self.guest_steps,
             fairness,
             pcpus,
             domains,

@@ -99,7 +99,22 @@ impl super::Program for Program {
         } else {
             thread.began_ns = Some(guest.ready_ns);
         }
+        if sleep.0 == 0 && !backlog && jitter_percent == 0 {
+            return Step::Repeat(compute.0);
+        }
         Step::Compute(guest.random.jitter(compute.0, jitter_percent))
+    }
+
+    fn repeated(&mut self, thread: u32, ends: u64, end_ns: u64) {
+        // The first of them may have been interrupted, the others were not.
+        let compute_ns = self.config.compute.0;
+        let first_ns = end_ns - (ends - 1) * compute_ns;
+        if let Some(began_ns) = self.threads[thread as usize].began_ns.replace(end_ns) {
+            self.bursts.record(first_ns - began_ns);
+        }
+        if ends > 1 {
+            self.bursts.record_same(compute_ns, ends - 1);
+        }
     }
 
     fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {

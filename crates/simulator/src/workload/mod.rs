@@ -137,6 +137,8 @@ into_workload!(
 pub(crate) enum Step {
     /// Uses so much CPU time.
     Compute(u64),
+    /// Uses so much CPU time, again and again for ever: [`Program::repeated`] is told.
+    Repeat(u64),
     /// Sleeps for so many ns.
     Sleep(u64),
     /// Takes the next packet that has come for the task, waiting for one if there is none.
@@ -246,6 +248,12 @@ pub(crate) trait Program: Send {
     /// What this thread does next; called when the step before is done.
     fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step;
 
+    /// Of the thread's [`Step::Repeat`] so many steps have ended, the last of them at `end_ns`, those before it each one
+    /// step earlier, and another has begun. It may be told later than that.
+    fn repeated(&mut self, thread: u32, ends: u64, end_ns: u64) {
+        let _ = (thread, ends, end_ns);
+    }
+
     /// What clients outside do.
     fn outside(&mut self, event: Event, outside: &mut Outside<'_>) {
         let _ = (event, outside);
@@ -289,8 +297,13 @@ impl Times {
     }
 
     pub fn record(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
-        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.record_same(ns, 1);
+    }
+
+    /// The same time so often, at least once.
+    pub fn record_same(&mut self, ns: u64, count: u64) {
+        self.histogram.saturating_record_n(ns, u32::try_from(count).unwrap_or(u32::MAX));
+        self.sum_ns = self.sum_ns.saturating_add(ns.saturating_mul(count));
         self.worst_ns = self.worst_ns.max(ns);
     }
 

@@ -69,7 +69,16 @@ impl super::Program for Program {
         }
         self.taken += 1;
         *working = true;
-        Step::Compute(self.config.event.0)
+        match events {
+            0 => Step::Repeat(self.config.event.0),
+            // Who takes the last ones is decided event by event.
+            _ => Step::Compute(self.config.event.0),
+        }
+    }
+
+    fn repeated(&mut self, _: u32, ends: u64, _: u64) {
+        self.taken += ends;
+        self.finished += ends;
     }
 
     fn values(&self, elapsed_ns: u64) -> Vec<TaskValue> {

@@ -8,7 +8,8 @@
 
 #include "state.h"
 
-#define HOST_FN static inline __attribute__((always_inline, unused))
+/* Spelt so, since kernels have macros of the other names. */
+#define HOST_FN static inline __attribute__((__always_inline__, __unused__))
 
 /* ---- Tables ---- */
 

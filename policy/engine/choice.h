@@ -140,10 +140,10 @@ ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 n
 	for (i = 0; requests & SY_REWEIGH && i < 2; i++) {
 		/* Ids are numbers plus one. */
 		u64 id = e->governor.reweigh[i];
+		struct engine_domain *d = id ? host_domain(e, (u32)id - 1) : 0;
 
-		if (id)
-			sy_reweigh(host_policy(e), &e->governor,
-				   &host_domain(e, (u32)id - 1)->state);
+		if (d)
+			sy_reweigh(host_policy(e), &e->governor, &d->state);
 	}
 }
 

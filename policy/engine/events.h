@@ -396,17 +396,18 @@ ENGINE_FN void engine_account(struct engine *e, u64 now)
 /* Every sy_sample_ns(), if that is not 0. */
 ENGINE_FN void engine_sample(struct engine *e, u64 now)
 {
-	u32 domain;
+	u32 place = 0, domain;
 
-	sy_sample_begin(host_policy(e), &e->governor, e->pcpus, now);
-	for (domain = 0; domain < e->domains; domain++) {
+	sy_sample_begin(host_policy(e), &e->governor, e->online, now);
+	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
 		struct sy_sample sample;
 
 		host_sample(e, domain, &sample, now);
 		sy_sample_domain(host_policy(e), &e->governor, &host_domain(e, domain)->state,
 				 &sample);
 	}
-	for (domain = 0; domain < e->domains; domain++)
+	place = 0;
+	while ((domain = host_next_accounted(e, &place)) != SY_NONE)
 		sy_sample_settle(host_policy(e), &e->governor, &host_domain(e, domain)->state);
 }
 

@@ -15,6 +15,7 @@
 
 HOST_FN const struct sy_policy *host_policy(struct engine *e);
 HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu);
+/* Null if the domain is gone, which only sy_reweigh() asks. */
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain);
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue);
 HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu);
@@ -28,7 +29,7 @@ HOST_FN u32 host_next_member(struct engine *e, u32 queue,
 			     u32 *place); /* who belongs to the queue */
 HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place);
 HOST_FN u32 host_next_accounted(struct engine *e,
-				u32 *place); /* domains, see host_account_first() */
+				u32 *place); /* every domain, see host_account_first() */
 
 /* ---- Queues ---- */
 

@@ -70,7 +70,6 @@ struct engine {
 	u32 threads_per_core;
 	u32 pcpus_per_socket;
 	u32 queues;
-	u32 domains;
 	/* The engine's. */
 	u32 online; /* pCPUs that are there */
 	u32 rotor; /* where the search for an idle pCPU in rotation goes on */

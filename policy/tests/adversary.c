@@ -52,7 +52,7 @@ static bool governed; /* knobs are turned at random: keys may change with them *
 static bool accounted[VCPUS]; /* since it was queued: its key may have changed, with a RESORT to follow */
 static u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS], tick_due_ns[PCPUS], slice_due_ns[PCPUS];
 static u64 account_due_ns, sample_due_ns, now;
-static u32 account_order[DOMAINS], domain_vcpus;
+static u32 account_order[DOMAINS], domain_count, domain_vcpus;
 static bool interrupted[PCPUS], unbalanced[PCPUS];
 static u32 interrupts;
 
@@ -109,7 +109,7 @@ HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
 
 HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
 {
-	while (*place < e->domains * domain_vcpus) {
+	while (*place < domain_count * domain_vcpus) {
 		u32 vcpu = (*place)++;
 
 		if (there[vcpu] && vcpus[vcpu].queue == queue)
@@ -131,7 +131,7 @@ HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place)
 
 HOST_FN u32 host_next_accounted(struct engine *e, u32 *place)
 {
-	return *place < e->domains ? account_order[(*place)++] : SY_NONE;
+	return *place < domain_count ? account_order[(*place)++] : SY_NONE;
 }
 
 HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
@@ -440,7 +440,7 @@ static void check_all(void)
 {
 	u32 i, runs = 0, queued = 0, busy = 0, waits = 0, online = 0;
 
-	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		if (!there[i])
 			continue;
 		check_vcpu(i);
@@ -463,7 +463,7 @@ static void check_all(void)
 	      (unsigned long long)engine.accounting.pcpus);
 	check(runs == busy && queued == waits, "%u run on %u pCPUs, %u wait in %u places", runs, busy,
 	      queued, waits);
-	for (i = 0; i < engine.domains; i++)
+	for (i = 0; i < domain_count; i++)
 		check(domains[i].state.timer_ns == domain_due_ns[i],
 		      "domain %u: its timer was changed and not told", i);
 }
@@ -522,21 +522,21 @@ static void whatever_is_due(void)
 {
 	u32 i, round;
 
-	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		for (round = 0; there[i] && due(vcpu_due_ns[i]); round++) {
 			engine_vcpu_timer(&engine, i, now);
 			if (late(round, "vCPU", i))
 				break;
 		}
 	}
-	for (i = 0; i < engine.domains; i++) {
+	for (i = 0; i < domain_count; i++) {
 		for (round = 0; due(domain_due_ns[i]); round++) {
 			engine_domain_timer(&engine, i, now);
 			if (late(round, "domain", i))
 				break;
 		}
 	}
-	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		if (there[i] && vcpus[i].saving && below(2))
 			engine_saved(&engine, i, now);
 	}
@@ -608,12 +608,12 @@ static void end_pcpu(u32 pcpu)
 	u32 i;
 
 	pcpus[pcpu].online = 0;
-	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		if (there[i] && !set_allowed(i))
 			break;
 	}
 	pcpus[pcpu].online = 1;
-	if (i < engine.domains * domain_vcpus) {
+	if (i < domain_count * domain_vcpus) {
 		while (there[i] ? set_allowed(i), i-- : i--)
 			;
 		return;
@@ -623,7 +623,7 @@ static void end_pcpu(u32 pcpu)
 		interrupted[pcpu] = false;
 		interrupts--;
 	}
-	for (i = 0; i < engine.domains * domain_vcpus; i++) {
+	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		if (there[i] && vcpus[i].saving)
 			engine_saved(&engine, i, now);
 	}
@@ -639,7 +639,7 @@ static void change_pcpu(u32 pcpu)
 		return;
 	}
 	engine_pcpu_begin(&engine, pcpu);
-	for (i = 0; i < engine.domains * domain_vcpus; i++)
+	for (i = 0; i < domain_count * domain_vcpus; i++)
 		set_allowed(i);
 	engine_interrupt(&engine, pcpu);
 }
@@ -711,7 +711,7 @@ static void turn_knob(u32 domain)
 
 static void happen(void)
 {
-	u32 vcpu = (u32)below(engine.domains * domain_vcpus), pcpu = (u32)below(engine.pcpus);
+	u32 vcpu = (u32)below(domain_count * domain_vcpus), pcpu = (u32)below(engine.pcpus);
 	bool runs = pcpus[pcpu].current != SY_NONE;
 
 	switch (below(32)) {
@@ -891,16 +891,16 @@ static void begin_host(void)
 	/* Mostly few for each pCPU, or there is nothing to be wrong about. */
 	domain_vcpus = 1 + (u32)below(DOMAIN_VCPUS);
 	most = (u32)sy_clamp(1 + engine.pcpus * 4ULL / domain_vcpus, 1, DOMAINS);
-	engine.domains = 1 + (u32)below(most);
+	domain_count = 1 + (u32)below(most);
 	engine_begin(&engine);
 	begin_queues();
-	for (i = 0; i < engine.domains; i++) {
+	for (i = 0; i < domain_count; i++) {
 		struct sy_settings settings = draw_settings();
 
 		account_order[i] = i;
 		engine_domain_begin(&engine, i, &settings, domain_vcpus, now);
 	}
-	for (i = 0; i < engine.domains * domain_vcpus; i++)
+	for (i = 0; i < domain_count * domain_vcpus; i++)
 		begin_vcpu(i);
 	check_constants();
 	account_due_ns = sy_account_ns(&policy) ? now + sy_account_ns(&policy) : 0;
@@ -931,7 +931,7 @@ static void run_host(u64 steps)
 
 	begin_host();
 	check_all();
-	every = 1 + (engine.pcpus + engine.domains * domain_vcpus) / 32;
+	every = 1 + (engine.pcpus + domain_count * domain_vcpus) / 32;
 	for (step = 0; step < steps; step++) {
 		now = sy_min(now + pause_ns(jumps), extreme ? NOW_EXTREME : NOW_MAX);
 		if (!below(4))

@@ -105,7 +105,6 @@ pub(crate) struct Host {
     pub threads_per_core: u32,
     pub pcpus_per_socket: u32,
     pub queues: u32,
-    pub domains: u32,
     online: u32,
     rotor: u32,
     /// Of the call that is made.
@@ -144,7 +143,6 @@ impl Default for Host {
             threads_per_core: 1,
             pcpus_per_socket: 1,
             queues: 0,
-            domains: 0,
             online: 0,
             rotor: 0,
             policy: null(),
@@ -181,7 +179,7 @@ twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engin
     interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online");
 twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",
     began_ns = "engine.began_ns", pcpus = "engine.pcpus", threads_per_core = "engine.threads_per_core",
-    pcpus_per_socket = "engine.pcpus_per_socket", queues = "engine.queues", domains = "engine.domains",
+    pcpus_per_socket = "engine.pcpus_per_socket", queues = "engine.queues",
     online = "engine.online", rotor = "engine.rotor", policy, simulation, tables);
 twin!(FACTS, Tables, "simulated_tables": vcpus, domains, queues, pcpus, vcpu_bytes, domain_bytes, queue_bytes,
     pcpu_bytes, allowed, idle, waited, words, account_count, account_order);

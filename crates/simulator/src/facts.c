@@ -59,7 +59,6 @@ void facts(void)
 	FIELD(simulated_host, engine.threads_per_core);
 	FIELD(simulated_host, engine.pcpus_per_socket);
 	FIELD(simulated_host, engine.queues);
-	FIELD(simulated_host, engine.domains);
 	FIELD(simulated_host, engine.online);
 	FIELD(simulated_host, engine.rotor);
 	FIELD(simulated_host, policy);

@@ -362,7 +362,6 @@ impl Simulation {
         host.threads_per_core = self.topology.threads_per_core;
         host.pcpus_per_socket = self.topology.pcpus_per_socket;
         host.queues = self.queues.len() as u32;
-        host.domains = self.account_order.len() as u32;
         host.tables = engine::Tables {
             vcpus: self.vcpus.as_mut_ptr().cast(),
             domains: self.domains.as_mut_ptr().cast(),

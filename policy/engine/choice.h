@@ -136,6 +136,7 @@ ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 n
 	}
 	requests = sy_reset(host_policy(e), &q->state, &e->governor, engine_domain_of(e, v), units,
 			    now);
+	host_domain(e, v->domain)->resets++;
 	engine_answer_queue(e, queue, requests, now);
 	for (i = 0; requests & SY_REWEIGH && i < 2; i++) {
 		/* Ids are numbers plus one. */

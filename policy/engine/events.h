@@ -101,27 +101,54 @@ ENGINE_FN void engine_domain_change(struct engine *e, u32 domain,
 	sy_domain_change(host_policy(e), &e->governor, &host_domain(e, domain)->state, settings);
 }
 
+/* Where a new vCPU begins: where fewest belong of the pCPUs that it may use, among equals the first. */
+ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
+{
+	u32 home = SY_NONE, fewest = SY_NONE, pcpu;
+
+	for (pcpu = 0; pcpu < e->pcpus; pcpu++) {
+		u32 belong = 0, place = 0, member;
+
+		if (!engine_may_use(e, vcpu, pcpu))
+			continue;
+		while ((member = host_next_member(e, host_pcpu(e, pcpu)->queue, &place)) != SY_NONE)
+			belong += host_vcpu(e, member)->state.pcpu == pcpu;
+		if (belong < fewest) {
+			fewest = belong;
+			home = pcpu;
+		}
+	}
+	return home;
+}
+
+/* Where a vCPU belongs by what it may use: where it does, else nearby. */
+ENGINE_FN u32 engine_place(struct engine *e, u32 vcpu)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 pcpu = v->state.pcpu;
+
+	if (!engine_may_use(e, vcpu, pcpu))
+		pcpu = engine_usable(e, vcpu, v->queue);
+	return pcpu == SY_NONE ? engine_any_usable(e, vcpu) : pcpu;
+}
+
 /* The vCPU may use other pCPUs than before, one at least. */
 ENGINE_FN void engine_allowed_changed(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 pcpu = engine_usable(e, vcpu, v->queue);
+	u32 pcpu = engine_place(e, vcpu);
 
 	if (v->status == ENGINE_RUNNING || v->saving) {
 		if (v->move_to != SY_NONE && engine_may_use(e, vcpu, v->move_to))
 			return;
 		v->move_to = SY_NONE;
-		if (engine_may_use(e, vcpu, v->state.pcpu))
+		if (pcpu == v->state.pcpu)
 			return;
-		v->move_to = pcpu == SY_NONE ? engine_any_usable(e, vcpu) : pcpu;
+		v->move_to = pcpu;
 		if (v->status == ENGINE_RUNNING)
 			engine_interrupt(e, v->ran_on);
 		return;
 	}
-	if (engine_may_use(e, vcpu, v->state.pcpu))
-		pcpu = v->state.pcpu;
-	else if (pcpu == SY_NONE)
-		pcpu = engine_any_usable(e, vcpu);
 	if (v->queued) {
 		engine_dequeue(e, vcpu);
 		engine_assign(e, vcpu, pcpu, now);
@@ -341,7 +368,9 @@ ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
 		return;
 	v = host_vcpu(e, vcpu);
 	c->tick_ns = engine_tick_ns(e, vcpu);
-	host_tick(e, pcpu, now + c->tick_ns);
+	/* Ticks may be switched off while the host runs. */
+	if (c->tick_ns)
+		host_tick(e, pcpu, now + c->tick_ns);
 	engine_charge(e, pcpu, now);
 	requests = sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,
 			   engine_domain_of(e, v), &v->state, now);

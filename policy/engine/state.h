@@ -35,6 +35,7 @@ struct engine_vcpu {
 
 struct engine_domain {
 	struct sy_domain state;
+	u64 resets; /* of credit that its vCPUs caused, for who measures */
 };
 
 /* It serves the pCPUs from first_pcpu on and before end_pcpu that are there, state.pcpus of them. */

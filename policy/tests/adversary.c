@@ -670,6 +670,10 @@ static void begin_vcpu(u32 vcpu)
 	draw_allowed(vcpu);
 	while (!engine_may_use(&engine, vcpu, pcpu))
 		pcpu = (pcpu + 1) % engine.pcpus;
+	if (below(2)) {
+		pcpu = engine_home(&engine, vcpu);
+		check(pcpu != SY_NONE && engine_may_use(&engine, vcpu, pcpu), "vCPU %u has no home", vcpu);
+	}
 	there[vcpu] = true;
 	engine_vcpu_begin(&engine, vcpu, vcpu / domain_vcpus, vcpu % domain_vcpus, pcpu, now);
 	vcpu_due_ns[vcpu] = vcpus[vcpu].state.timer_ns;

@@ -47,6 +47,7 @@ pub(crate) struct Vcpu {
 #[repr(C)]
 pub(crate) struct Domain {
     pub state: ffi::Domain,
+    pub resets: u64,
     pub first_vcpu: u32,
     pub end_vcpu: u32,
 }
@@ -171,7 +172,7 @@ include!(concat!(env!("OUT_DIR"), "/facts.rs"));
 twin!(FACTS, Waiting, "waiting": key, vcpu);
 twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
     requeue, woken, saving, unplaced);
-twin!(FACTS, Domain, "simulated_domain": state = "engine.state", first_vcpu, end_vcpu);
+twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engine.resets", first_vcpu, end_vcpu);
 twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "engine.first_pcpu",
     end_pcpu = "engine.end_pcpu", balances = "engine.balances", waiting, members, waiting_count, members_count);
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",

@@ -205,12 +205,18 @@ ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 {
 	u32 vcpu = host_pcpu(e, pcpu)->current;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 move_to = v->move_to;
 
 	engine_vacate(e, pcpu, ENGINE_WAITING, now);
-	if (!v->parked && v->move_to == SY_NONE)
+	if (!v->parked && move_to == SY_NONE)
 		engine_enqueue(e, vcpu, now);
-	if (!v->saving)
-		engine_settle(e, vcpu, now);
+	if (v->saving)
+		return;
+	engine_settle(e, vcpu, now);
+	/* Where it was to go is gone, and it is back: this pCPU has chosen without it. */
+	if (move_to != SY_NONE && v->state.pcpu != move_to &&
+	    v->queue == host_pcpu(e, pcpu)->queue)
+		engine_interrupt(e, pcpu);
 }
 
 /* Time between ticks while this vCPU runs. */

@@ -83,8 +83,12 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 left;
+	u32 left, pcpu;
 
+	for (pcpu = 0; pcpu < e->pcpus; pcpu++) {
+		if (host_pcpu(e, pcpu)->paused == vcpu)
+			host_pcpu(e, pcpu)->paused = SY_NONE;
+	}
 	engine_charge_lone(e, v->queue, now);
 	left = ENGINE_ASK(leave, e, v, now);
 	host_change_queue(e, vcpu, v->queue, SY_NONE);

@@ -45,13 +45,16 @@ core-check: ## the core compiles for user space, kernel and hypervisor, BPF
 	@scripts/core-check
 
 .PHONY: sanitizers
-sanitizers: ## policies and engine under an adversary, with AddressSanitizer and UndefinedBehaviorSanitizer
+sanitizers: ## policies, engine and Xen's host under adversaries, with AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== sanitizers"
 	@mkdir -p $(target)
-	gcc -std=c11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
-		-fsanitize=address,undefined -fno-sanitize-recover=all \
-		policy/tests/adversary.c -o $(target)/adversary
+	for test in policy/tests/adversary xen/tests/model; do \
+		gcc -std=c11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
+			-fsanitize=address,undefined -fno-sanitize-recover=all -Ixen/tests/include -I. \
+			$$test.c -o $(target)/$${test##*/}; \
+	done
 	$(target)/adversary 1000000 $(seeds)
+	$(target)/model 500000 $(seeds)
 
 .PHONY: doc
 doc: ## the documentation of the crates, in target/doc

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the engine is given in Xen (policy/engine/host.h): tables, trees of who waits, sets of pCPUs,
+ * softirqs and timers. Everything here is called with the lock of the instance held.
+ */
+
+/* What a vCPU met with since it was created, as far as its waits and runs have ended. */
+struct counters {
+	u64 gotten_ns;
+	u64 waited_ns;
+	u64 parked_ns; /* of that */
+	u64 waits;
+	u64 late_waits;
+	u64 worst_wait_ns;
+	u64 switches;
+	u64 migrations;
+};
+
+struct host_vcpu {
+	struct engine_vcpu engine;
+	struct sched_unit *unit;
+	struct host_domain *domain;
+	struct list_head in_queue; /* among the members */
+	struct list_head in_domain;
+	struct rb_node in_waiting;
+	struct timer timer;
+	struct counters met;
+	u32 number;
+	bool inserted; /* the engine knows it */
+	bool in_kernel; /* it was in the guest's kernel when it was stopped */
+	u64 allowed[]; /* pCPUs that it may use, by their numbers */
+};
+
+/* Its number is Xen's. */
+struct host_domain {
+	struct engine_domain engine;
+	struct host *host;
+	u32 number;
+	struct list_head vcpus;
+	struct list_head in_host;
+	struct timer timer;
+	u64 packets; /* that it received since it began, as dom0 has told */
+	struct sy_sample departed; /* sums of the vCPUs that are gone */
+	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
+};
+
+struct host_queue {
+	struct engine_queue engine;
+	struct rb_root waiting;
+	struct list_head members; /* every vCPU that belongs here */
+};
+
+struct host_pcpu {
+	struct engine_pcpu engine;
+	struct host *host;
+	unsigned int cpu; /* Xen's number, or SY_NONE: no pCPU has this one */
+	struct timer tick;
+};
+
+/* Pointers by number. */
+struct table {
+	void **entry;
+	u32 room;
+};
+
+struct host {
+	struct engine engine;
+	spinlock_t lock;
+	const struct scheduler *scheduler;
+	u64 now;
+	struct table vcpus;
+	struct table domains;
+	struct host_pcpu *pcpu;
+	struct host_queue *queue;
+	u32 *number; /* of the engine's pCPU, for each of Xen's; or SY_NONE */
+	/* Sets of so many words. */
+	u32 words;
+	u64 *idle;
+	u64 *waited;
+	u64 *unbalanced;
+	struct list_head domain_list; /* in the order in which accounting visits them */
+	struct list_head in_hosts;
+	struct timer account;
+	struct timer sample;
+	bool begun; /* it has had a domain: pCPUs are numbered, all of the above is there */
+	cpumask_t pcpus; /* Xen's numbers of those that belong to this scheduler */
+	cpumask_t valid; /* those of them that the cpupool lets vCPUs use, and others */
+};
+
+/* Read without a lock; dom0 may change its parameters, which are single words, at any time. */
+static struct sy_policy __read_mostly policy;
+
+/*
+ * Nothing happens sooner than this after what asks for it, whatever the parameters say: a pCPU whose
+ * timers set each other for now would not leave its softirqs again. Xen lets its timers be as late as
+ * that anyway (TIMER_SLOP).
+ */
+#define SOONEST_NS MICROSECS(50)
+
+/* At that time; 0: never. */
+static void set_or_stop(struct timer *timer, u64 time_ns, u64 now)
+{
+	if (time_ns)
+		set_timer(timer, max(time_ns, now + SOONEST_NS));
+	else
+		stop_timer(timer);
+}
+
+static struct host *host_of(struct engine *e)
+{
+	return container_of(e, struct host, engine);
+}
+
+static void set_bit_of(u64 *set, u32 bit, bool value)
+{
+	set[bit / 64] = (set[bit / 64] & ~(1ULL << bit % 64)) | (u64)value << bit % 64;
+}
+
+/* ---- Tables ---- */
+
+HOST_FN const struct sy_policy *host_policy(struct engine *e)
+{
+	return &policy;
+}
+
+static struct host_vcpu *vcpu_of(struct engine *e, u32 vcpu)
+{
+	return host_of(e)->vcpus.entry[vcpu];
+}
+
+HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
+{
+	return &vcpu_of(e, vcpu)->engine;
+}
+
+static struct host_domain *domain_of(struct engine *e, u32 domain)
+{
+	return host_of(e)->domains.entry[domain];
+}
+
+HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
+{
+	struct host_domain *d = domain_of(e, domain);
+
+	return d ? &d->engine : NULL;
+}
+
+HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
+{
+	return &host_of(e)->queue[queue].engine;
+}
+
+HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
+{
+	return &host_of(e)->pcpu[pcpu].engine;
+}
+
+/* In walks over vCPUs *place is the number of the last one, plus 1. */
+static u32 next_vcpu(u32 *place, struct host_vcpu *v)
+{
+	if (!v)
+		return SY_NONE;
+	*place = v->number + 1;
+	return v->number;
+}
+
+static struct host_vcpu *waiting_vcpu(struct rb_node *node)
+{
+	return node ? rb_entry(node, struct host_vcpu, in_waiting) : NULL;
+}
+
+/*
+ * One that stopped being runnable a moment ago is among them: who did that is about to say so by
+ * steelyard_sleep(), unless it is runnable again by then.
+ */
+HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
+{
+	return next_vcpu(place, waiting_vcpu(*place ? rb_next(&vcpu_of(e, *place - 1)->in_waiting) :
+						      rb_first(&host_of(e)->queue[queue].waiting)));
+}
+
+HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
+{
+	struct list_head *all = &host_of(e)->queue[queue].members;
+	struct list_head *next = *place ? vcpu_of(e, *place - 1)->in_queue.next : all->next;
+
+	return next_vcpu(place, next == all ? NULL : list_entry(next, struct host_vcpu, in_queue));
+}
+
+HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place)
+{
+	struct list_head *all = &domain_of(e, domain)->vcpus;
+	struct list_head *next = *place ? vcpu_of(e, *place - 1)->in_domain.next : all->next;
+
+	return next_vcpu(place, next == all ? NULL : list_entry(next, struct host_vcpu, in_domain));
+}
+
+/* *place is the number of the domain to come, plus 1; SY_NONE: none is. */
+HOST_FN u32 host_next_accounted(struct engine *e, u32 *place)
+{
+	struct list_head *all = &host_of(e)->domain_list, *here;
+	u32 domain;
+
+	if (*place == SY_NONE)
+		return SY_NONE;
+	here = *place ? &domain_of(e, *place - 1)->in_host : all->next;
+	if (here == all)
+		return SY_NONE;
+	domain = list_entry(here, struct host_domain, in_host)->number;
+	*place = here->next == all ? SY_NONE : list_entry(here->next, struct host_domain, in_host)->number + 1;
+	return domain;
+}
+
+HOST_FN void host_account_first(struct engine *e, u32 place)
+{
+	struct list_head *all = &host_of(e)->domain_list;
+
+	list_move(place == SY_NONE ? all->prev : domain_of(e, place - 1)->in_host.prev, all);
+}
+
+/* ---- Queues ---- */
+
+HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
+{
+	struct rb_root *waiting = &host_of(e)->queue[queue].waiting;
+	struct rb_node **link = &waiting->rb_node, *parent = NULL;
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	while (*link) {
+		parent = *link;
+		link = v->engine.key < waiting_vcpu(parent)->engine.key ? &parent->rb_left : &parent->rb_right;
+	}
+	rb_link_node(&v->in_waiting, parent, link);
+	rb_insert_color(&v->in_waiting, waiting);
+}
+
+HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
+{
+	rb_erase(&vcpu_of(e, vcpu)->in_waiting, &host_of(e)->queue[queue].waiting);
+}
+
+HOST_FN void host_sort(struct engine *e, u32 queue)
+{
+	struct rb_root *waiting = &host_of(e)->queue[queue].waiting, old = *waiting;
+	struct rb_node *first;
+
+	*waiting = RB_ROOT;
+	while ((first = rb_first(&old))) {
+		rb_erase(first, &old);
+		host_insert(e, queue, waiting_vcpu(first)->number);
+	}
+}
+
+/* For Xen the vCPU is at home on this pCPU from now on. */
+static void settle_on(struct host *h, struct host_vcpu *v, u32 pcpu)
+{
+	unsigned int last = sched_unit_master(v->unit), cpu = h->pcpu[pcpu].cpu;
+	const struct vcpu *vcpu;
+
+	if (last == cpu)
+		return;
+	/* Xen counts the vCPUs of a pCPU that sleep in a poll. */
+	for_each_sched_unit_vcpu (v->unit, vcpu) {
+		if (vcpu->is_urgent) {
+			atomic_dec(&per_cpu(sched_urgent_count, last));
+			atomic_inc(&per_cpu(sched_urgent_count, cpu));
+		}
+	}
+	sched_set_res(v->unit, get_sched_res(cpu));
+}
+
+HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	if (from != SY_NONE)
+		list_del(&v->in_queue);
+	if (to == SY_NONE)
+		return;
+	list_add_tail(&v->in_queue, &host_of(e)->queue[to].members);
+	settle_on(host_of(e), v, v->engine.state.pcpu);
+}
+
+/* ---- Sets ---- */
+
+HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
+{
+	return host_of(e)->idle[word];
+}
+
+HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
+{
+	set_bit_of(host_of(e)->idle, pcpu, idle);
+}
+
+HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
+{
+	return host_of(e)->waited[word];
+}
+
+HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
+{
+	set_bit_of(host_of(e)->waited, queue, waited);
+}
+
+/* Mapped when affinity or cpupool change, not here: Xen's numbers need not be the engine's. */
+HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return vcpu_of(e, vcpu)->allowed[word];
+}
+
+/* ---- Effects ---- */
+
+HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
+{
+	cpu_raise_softirq(host_of(e)->pcpu[pcpu].cpu, SCHEDULE_SOFTIRQ);
+}
+
+HOST_FN void host_balance(struct engine *e, u32 queue)
+{
+	set_bit_of(host_of(e)->unbalanced, queue, true);
+}
+
+HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	set_or_stop(&v->timer, v->engine.state.timer_ns, host_of(e)->now);
+}
+
+HOST_FN void host_domain_timer(struct engine *e, u32 domain)
+{
+	struct host_domain *d = domain_of(e, domain);
+
+	set_or_stop(&d->timer, d->engine.state.timer_ns, host_of(e)->now);
+}
+
+HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
+{
+	set_or_stop(&host_of(e)->pcpu[pcpu].tick, at_ns, host_of(e)->now);
+}
+
+HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
+{
+	return timer_is_active(&host_of(e)->pcpu[pcpu].tick);
+}
+
+/* ---- What the host knows, and what it measures ---- */
+
+HOST_FN bool host_saves(struct engine *e)
+{
+	return true;
+}
+
+HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
+{
+	return vcpu_of(e, vcpu)->in_kernel;
+}
+
+/* Since when it is kept from waiting in a queue, though it would. */
+static u64 parked_since_ns(const struct host_vcpu *v)
+{
+	return max(v->engine.parked_ns, v->engine.since_ns);
+}
+
+static bool waits_parked(const struct host_vcpu *v)
+{
+	return v->engine.parked && v->engine.status == ENGINE_WAITING;
+}
+
+static void end_wait(struct host_vcpu *v, u64 now)
+{
+	u64 wait_ns = now - v->engine.since_ns;
+
+	v->met.waited_ns += wait_ns;
+	if (waits_parked(v))
+		v->met.parked_ns += now - parked_since_ns(v);
+	v->met.worst_wait_ns = max(v->met.worst_wait_ns, wait_ns);
+	v->met.waits++;
+	v->met.late_waits += wait_ns > sy_late_ns(&policy);
+}
+
+HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
+{
+}
+
+HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	end_wait(v, now);
+	v->met.switches++;
+	v->unit->migrated = v->engine.ran_on != SY_NONE && v->engine.ran_on != pcpu;
+	v->met.migrations += v->unit->migrated;
+	settle_on(host_of(e), v, pcpu);
+}
+
+/* Of a vCPU that is still in its place on this pCPU. */
+static bool in_guest_kernel(struct vcpu *vcpu)
+{
+#ifdef CONFIG_X86
+	if (is_hvm_vcpu(vcpu))
+		return hvm_get_cpl(vcpu) == 0;
+	return vcpu->arch.flags & TF_kernel_mode;
+#else
+	return true;
+#endif
+}
+
+HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	if (pcpu == SY_NONE) {
+		end_wait(v, now);
+		return;
+	}
+	v->met.gotten_ns += now - v->engine.since_ns;
+	if (status == ENGINE_WAITING)
+		v->in_kernel = in_guest_kernel(v->unit->vcpu_list);
+}
+
+HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	v->met.parked_ns += now - parked_since_ns(v);
+}
+
+/* What happened to the vCPU since it was created. */
+static void add_sums(const struct host_vcpu *v, struct sy_sample *sums, u64 now)
+{
+	u64 since_ns = now - v->engine.since_ns;
+
+	sums->gotten_ns += v->met.gotten_ns;
+	sums->waited_ns += v->met.waited_ns - v->met.parked_ns;
+	sums->waits += v->met.waits;
+	sums->late_waits += v->met.late_waits;
+	if (v->engine.status == ENGINE_RUNNING)
+		sums->gotten_ns += since_ns;
+	if (v->engine.status == ENGINE_WAITING)
+		sums->waited_ns += since_ns - (waits_parked(v) ? now - parked_since_ns(v) : 0);
+}
+
+HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now)
+{
+	struct host_domain *d = domain_of(e, domain);
+	struct sy_sample sums = d->departed;
+	const struct host_vcpu *v;
+
+	list_for_each_entry (v, &d->vcpus, in_domain)
+		add_sums(v, &sums, now);
+	sums.interval_ns = now;
+	sums.packets = d->packets;
+	*sample = (struct sy_sample){
+		.interval_ns = sums.interval_ns - d->sampled.interval_ns,
+		.gotten_ns = sums.gotten_ns - d->sampled.gotten_ns,
+		.waited_ns = sums.waited_ns - d->sampled.waited_ns,
+		.packets = sums.packets - d->sampled.packets,
+		.waits = sums.waits - d->sampled.waits,
+		.late_waits = sums.late_waits - d->sampled.late_waits,
+	};
+	d->sampled = sums;
+}

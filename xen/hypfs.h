@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * /steelyard: the policy, a leaf per parameter, what each vCPU got, and packets that dom0 tells.
+ */
+
+/* The text of the leaf /steelyard/vcpus: filled when it is entered, and locked until it is left. */
+#define STATISTICS_BYTES (64 * 1024)
+static char *statistics;
+static unsigned int statistics_length;
+static DEFINE_SPINLOCK(statistics_lock);
+
+static const struct hypfs_entry *cf_check statistics_enter(const struct hypfs_entry *entry)
+{
+	struct host_domain *d;
+	struct host_vcpu *v;
+	struct host *h;
+	unsigned long flags;
+
+	spin_lock(&statistics_lock);
+	statistics_length = scnprintf(statistics, STATISTICS_BYTES, STATISTICS_HEAD);
+	spin_lock(&hosts_lock);
+	list_for_each_entry (h, &hosts, in_hosts) {
+		/* One without a domain has nothing to tell, and may have no cpupool yet. */
+		if (!h->begun)
+			continue;
+		enter(h, &flags);
+		list_for_each_entry (d, &h->domain_list, in_host)
+			list_for_each_entry (v, &d->vcpus, in_domain)
+				statistics_length += statistics_line(statistics + statistics_length,
+								     STATISTICS_BYTES - statistics_length, h, v);
+		leave(h, flags);
+	}
+	spin_unlock(&hosts_lock);
+	return entry;
+}
+
+static void cf_check statistics_exit(const struct hypfs_entry *entry)
+{
+	spin_unlock(&statistics_lock);
+}
+
+static unsigned int cf_check statistics_getsize(const struct hypfs_entry *entry)
+{
+	return statistics_length + 1;
+}
+
+static int cf_check statistics_read(const struct hypfs_entry *entry, XEN_GUEST_HANDLE_PARAM(void) to)
+{
+	return copy_to_guest(to, statistics, statistics_length + 1) ? -EFAULT : 0;
+}
+
+static const struct hypfs_funcs statistics_funcs = {
+	.enter = statistics_enter,
+	.exit = statistics_exit,
+	.read = statistics_read,
+	.write = hypfs_write_deny,
+	.getsize = statistics_getsize,
+	.findentry = hypfs_leaf_findentry,
+};
+
+/* A leaf per parameter; its text is the value as a number. */
+struct parameter_leaf {
+	struct hypfs_entry_leaf leaf;
+	const struct sy_parameter *parameter;
+	u64 *value;
+	char name[64];
+};
+
+#define VALUE_BYTES 32
+
+static const struct parameter_leaf *parameter_leaf(const struct hypfs_entry *entry)
+{
+	return container_of((struct hypfs_entry *)entry, struct parameter_leaf, leaf.e);
+}
+
+static unsigned int cf_check parameter_getsize(const struct hypfs_entry *entry)
+{
+	char text[VALUE_BYTES];
+
+	return snprintf(text, sizeof(text), "%" PRIu64, *parameter_leaf(entry)->value) + 1;
+}
+
+static int cf_check parameter_read(const struct hypfs_entry *entry, XEN_GUEST_HANDLE_PARAM(void) to)
+{
+	char text[VALUE_BYTES];
+	unsigned int size = snprintf(text, sizeof(text), "%" PRIu64, *parameter_leaf(entry)->value) + 1;
+
+	return copy_to_guest(to, text, size) ? -EFAULT : 0;
+}
+
+/* What dom0 writes, as a text of at most VALUE_BYTES. */
+static int copy_text(char *text, XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	if (!size || size > VALUE_BYTES)
+		return -EDOM;
+	if (copy_from_guest(text, from, size))
+		return -EFAULT;
+	return text[size - 1] ? -EINVAL : 0;
+}
+
+static int cf_check parameter_write(struct hypfs_entry_leaf *leaf,
+				    XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	const struct parameter_leaf *p = parameter_leaf(&leaf->e);
+	char text[VALUE_BYTES];
+	u64 value;
+	int result = copy_text(text, from, size);
+
+	if (!result)
+		result = parse_value(p->parameter, text, &value);
+	if (!result)
+		change(p->value, value);
+	return result;
+}
+
+static const struct hypfs_funcs parameter_funcs = {
+	.enter = hypfs_node_enter,
+	.exit = hypfs_node_exit,
+	.read = parameter_read,
+	.write = parameter_write,
+	.getsize = parameter_getsize,
+	.findentry = hypfs_leaf_findentry,
+};
+
+/* So many packets has this domain received by now. */
+static int tell_packets(u64 domain_id, u64 packets)
+{
+	int result = -ENOENT;
+	struct host_domain *d;
+	unsigned long flags;
+	struct host *h;
+
+	spin_lock(&hosts_lock);
+	list_for_each_entry (h, &hosts, in_hosts) {
+		spin_lock_irqsave(&h->lock, flags);
+		d = domain_id < h->domains.room ? domain_of(&h->engine, domain_id) : NULL;
+		if (d) {
+			/* What was before the first time nobody has sampled. */
+			if (!d->packets)
+				d->sampled.packets = packets;
+			d->packets = max(packets, d->packets);
+			result = 0;
+		}
+		spin_unlock_irqrestore(&h->lock, flags);
+	}
+	spin_unlock(&hosts_lock);
+	return result;
+}
+
+/* Xen does not see packets; dom0, which moves them, tells: "DOMAIN PACKETS". */
+static int cf_check packets_write(struct hypfs_entry_leaf *leaf,
+				  XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	char text[VALUE_BYTES];
+	const char *rest = text;
+	u64 domain_id, packets;
+	int result = copy_text(text, from, size);
+
+	if (result)
+		return result;
+	if (!parse_number(&rest, &domain_id) || *rest++ != ' ' || !parse_number(&rest, &packets) || *rest)
+		return -EINVAL;
+	return tell_packets(domain_id, packets);
+}
+
+static const struct hypfs_funcs packets_funcs = {
+	.enter = hypfs_node_enter,
+	.exit = hypfs_node_exit,
+	.read = hypfs_read_leaf,
+	.write = packets_write,
+	.getsize = hypfs_getsize,
+	.findentry = hypfs_leaf_findentry,
+};
+
+static HYPFS_DIR_INIT(steelyard_dir, "steelyard");
+static HYPFS_DIR_INIT(parameters_dir, "parameters");
+static HYPFS_STRING_INIT(policy_leaf, "policy");
+static HYPFS_VARSIZE_INIT(packets_leaf, XEN_HYPFS_TYPE_STRING, "packets", VALUE_BYTES, &packets_funcs);
+static HYPFS_VARSIZE_INIT(statistics_leaf, XEN_HYPFS_TYPE_STRING, "vcpus", 0, &statistics_funcs);
+
+static bool cf_check add_parameter(const char *name, const struct sy_parameter *parameter, u64 *value,
+				   void *data)
+{
+	struct parameter_leaf *p = xzalloc(struct parameter_leaf);
+
+	if (!p)
+		return true;
+	safe_strcpy(p->name, name);
+	p->parameter = parameter;
+	p->value = value;
+	p->leaf.e.type = XEN_HYPFS_TYPE_STRING;
+	p->leaf.e.encoding = XEN_HYPFS_ENC_PLAIN;
+	p->leaf.e.name = p->name;
+	p->leaf.e.max_size = VALUE_BYTES;
+	p->leaf.e.funcs = &parameter_funcs;
+	p->leaf.u.content = value;
+	INIT_LIST_HEAD(&p->leaf.e.list);
+	return hypfs_add_leaf(&parameters_dir, &p->leaf, false);
+}
+
+static int __init cf_check steelyard_hypfs_init(void)
+{
+	if (list_empty(&hosts))
+		return 0;
+	statistics = xmalloc_array(char, STATISTICS_BYTES);
+	if (!statistics)
+		return -ENOMEM;
+	hypfs_string_set_reference(&policy_leaf, policy_name);
+	statistics_leaf.u.content = statistics;
+	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
+	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
+	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
+	if (policy.governors & 1 << SY_APP_SLICE) {
+		hypfs_string_set_reference(&packets_leaf, "");
+		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);
+	}
+	hypfs_add_dir(&steelyard_dir, &parameters_dir, true);
+	for_each_parameter(add_parameter, NULL);
+	return 0;
+}
+__initcall(steelyard_hypfs_init);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The policy and its parameters, as texts: boot options and what dom0 writes.
+ */
+
+static char __read_mostly policy_name[128] = "credit2@xen-4.20";
+
+/* The next part of a text up to the separator, which is cut off; null at the end. */
+static char *__init next_part(char **text, char separator)
+{
+	char *part = *text, *end;
+
+	if (!part)
+		return NULL;
+	end = strchr(part, separator);
+	*text = end ? end + 1 : NULL;
+	if (end)
+		*end = '\0';
+	return part;
+}
+
+/* Adds a governor with its defaults to `policy`, whose discipline is described. */
+static int __init add_governor(const char *name, const struct sy_description *discipline)
+{
+	const struct sy_description *governor;
+	unsigned int g, i;
+
+	for (g = 0; g < SY_GOVERNORS && strcmp(name, sy_governors[g]->name); g++)
+		;
+	if (g == SY_GOVERNORS)
+		return -EINVAL;
+	governor = sy_governors[g];
+	if (!(governor->disciplines & 1 << policy.discipline)) {
+		printk(XENLOG_ERR "steelyard: %s has no meaning for %s: %s\n", governor->name,
+		       discipline->name, governor->reason);
+		return -EINVAL;
+	}
+	policy.governors |= 1 << g;
+	for (i = 0; i < governor->parameters; i++)
+		policy.governor_parameter[g][i] = governor->parameter[i].value[0];
+	return 0;
+}
+
+/* Sets `policy` to the defaults of the one named. */
+static int __init policy_by_name(const char *name)
+{
+	char text[sizeof(policy_name)], *rest = text, *vintage, *part;
+	const struct sy_description *description = NULL;
+	unsigned int i, chosen = SY_NONE;
+
+	safe_strcpy(text, name);
+	for (i = 0; i < SY_PUBLISHED; i++)
+		if (!strcmp(name, sy_published[i].name))
+			safe_strcpy(text, sy_published[i].meaning);
+	memset(&policy, 0, sizeof(policy));
+	vintage = next_part(&rest, '+');
+	part = next_part(&vintage, '@');
+	for (i = 0; part && i < SY_DISCIPLINES; i++) {
+		if (!strcmp(part, sy_disciplines[i]->name)) {
+			policy.discipline = i;
+			description = sy_disciplines[i];
+		}
+	}
+	if (!description)
+		return -EINVAL;
+	for (i = 0; i < SY_VINTAGES && description->vintage[i]; i++)
+		if (!vintage || !strcmp(vintage, description->vintage[i]))
+			chosen = i;
+	if (chosen == SY_NONE)
+		return -EINVAL;
+	for (i = 0; i < description->parameters; i++)
+		policy.parameter[i] = description->parameter[i].value[chosen];
+	while ((part = next_part(&rest, '+'))) {
+		int error = add_governor(part, description);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* Calls visit(name, description, value) for each parameter of the policy, until it answers true. */
+static bool for_each_parameter(bool (*visit)(const char *name, const struct sy_parameter *parameter,
+					     u64 *value, void *data),
+			       void *data)
+{
+	const struct sy_description *description = sy_disciplines[policy.discipline];
+	unsigned int g, i;
+
+	for (i = 0; i < description->parameters; i++)
+		if (visit(description->parameter[i].name, &description->parameter[i],
+			  &policy.parameter[i], data))
+			return true;
+	for (g = 0; g < SY_GOVERNORS; g++) {
+		if (!(policy.governors & 1 << g))
+			continue;
+		description = sy_governors[g];
+		for (i = 0; i < description->parameters; i++) {
+			char name[64];
+
+			snprintf(name, sizeof(name), "%s.%s", description->name, description->parameter[i].name);
+			if (visit(name, &description->parameter[i], &policy.governor_parameter[g][i], data))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Reads digits and goes past them; false: there are none, or they say more than 64 bits hold. */
+static bool parse_number(const char **text, u64 *number)
+{
+	const char *digit = *text;
+
+	for (*number = 0; *digit >= '0' && *digit <= '9'; digit++) {
+		if (*number > (~0ULL - (*digit - '0')) / 10)
+			return false;
+		*number = *number * 10 + (*digit - '0');
+	}
+	if (digit == *text)
+		return false;
+	*text = digit;
+	return true;
+}
+
+/* The number of a choice in "one|other|third", or a number; then within the limits. */
+static int parse_value(const struct sy_parameter *parameter, const char *text, u64 *value)
+{
+	const char *choice = parameter->unit, *end;
+	u64 number;
+
+	for (number = 0; strchr(parameter->unit, '|'); number++) {
+		size_t length;
+
+		end = strchr(choice, '|');
+		length = end ? (size_t)(end - choice) : strlen(choice);
+
+		if (strlen(text) == length && !strncmp(choice, text, length)) {
+			*value = number;
+			return 0;
+		}
+		if (!end)
+			break;
+		choice = end + 1;
+	}
+	if (!parse_number(&text, &number) || *text)
+		return -EINVAL;
+	if (number < parameter->minimum || number > parameter->maximum)
+		return -ERANGE;
+	*value = number;
+	return 0;
+}
+
+struct setting {
+	const char *name;
+	const char *text;
+	int result;
+};
+
+static bool cf_check set_if_named(const char *name, const struct sy_parameter *parameter, u64 *value,
+				  void *data)
+{
+	struct setting *setting = data;
+
+	if (strcmp(name, setting->name))
+		return false;
+	setting->result = parse_value(parameter, setting->text, value);
+	return true;
+}
+
+static bool cf_check find_ratelimit(const char *name, const struct sy_parameter *parameter, u64 *value,
+				    void *data)
+{
+	if (strcmp(name, "ratelimit_ns"))
+		return false;
+	*(u64 **)data = value;
+	return true;
+}

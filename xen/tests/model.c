@@ -1,0 +1,897 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler for Xen in a model of Xen (xen.h) under an adversary: 1 to 384 pCPUs with any sockets,
+ * cores and threads, whose numbers follow each other or do not, two cpupools, any policy with any
+ * parameters. vCPUs wake, block, poll, yield, are paused and get other affinities, and the scheduler is
+ * told later; contexts are saved and softirqs and timers done in any order and after any delay, tasklets
+ * come, pCPUs leave and join, domains come, go and move, weights, caps and parameters change. Checked
+ * throughout: nobody is lost or in two places, what the engine believes is what Xen has, pCPUs of a core
+ * and of a socket are neighbours, and once all have settled nobody waits beside an idle pCPU of its queue.
+ * One seed repeats a failure.
+ *
+ *	model STEPS SEED...
+ */
+#include "../steelyard.c"
+#undef current
+#include "../../policy/tests/random.h"
+
+enum {
+	POOLS = 2,
+	DOMAINS = 40,
+	DOMAIN_VCPUS = 16,
+	HOST_STEPS = 10000 /* before another host is drawn */
+};
+
+struct model_domain {
+	struct domain domain;
+	struct sched_unit *unit[DOMAIN_VCPUS];
+	bool there;
+};
+
+static struct scheduler schedulers[POOLS];
+static struct cpupool pools[POOLS];
+static struct model_domain domains[DOMAINS];
+static struct vcpu idle_vcpu[NR_CPUS];
+static struct sched_unit idle_unit[NR_CPUS];
+static unsigned int domain_count, threads_per_core, cores_per_socket;
+static int leaving; /* pCPU on its way out of its pool, or -1 */
+static u64 seed, step, steps_total, choices;
+
+static void model_failed(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "model: seed %" PRIu64 ", step %" PRIu64 ", %s, %u pCPUs: %s:%d: %s\n", seed, step,
+		policy_name, nr_cpu_ids, file, line, what);
+	exit(1);
+}
+
+/* ---- Xen's core ---- */
+
+static struct scheduler *scheduler_of(const struct sched_unit *unit)
+{
+	return unit->domain->cpupool->sched;
+}
+
+static void urgent(struct vcpu *v, bool is_urgent)
+{
+	model_sched_urgent_count[v->processor] += is_urgent - v->is_urgent;
+	v->is_urgent = is_urgent;
+}
+
+static void tell_sleep_locked(struct sched_unit *unit)
+{
+	if (!unit_runnable(unit))
+		scheduler_of(unit)->sleep(scheduler_of(unit), unit);
+}
+
+static void tell_sleep(struct sched_unit *unit)
+{
+	spinlock_t *lock = unit_schedule_lock_irq(unit);
+
+	unit->vcpu_list->sleeps = false;
+	tell_sleep_locked(unit);
+	spin_unlock(lock);
+}
+
+static void tell_wake(struct sched_unit *unit)
+{
+	spinlock_t *lock = unit_schedule_lock_irq(unit);
+
+	unit->vcpu_list->wakes = false;
+	if (unit_runnable(unit)) {
+		urgent(unit->vcpu_list, false);
+		scheduler_of(unit)->wake(scheduler_of(unit), unit);
+	}
+	spin_unlock(lock);
+}
+
+static void migrate_start(struct sched_unit *unit)
+{
+	unit->vcpu_list->pause_flags |= PAUSED_MIGRATING;
+	tell_sleep_locked(unit);
+}
+
+static void migrate_finish(struct sched_unit *unit)
+{
+	struct vcpu *v = unit->vcpu_list;
+	unsigned int from = v->processor, to;
+	spinlock_t *lock;
+
+	if (unit->is_running || !(v->pause_flags & PAUSED_MIGRATING))
+		return;
+	lock = unit_schedule_lock_irq(unit);
+	to = scheduler_of(unit)->pick_resource(scheduler_of(unit), unit)->master_cpu;
+	/* Looking may have moved it. */
+	from = v->processor;
+	ASSERT(get_sched_res(to)->schedule_lock == lock);
+	v->pause_flags &= ~PAUSED_MIGRATING;
+	if (v->is_urgent) {
+		model_sched_urgent_count[from]--;
+		model_sched_urgent_count[to]++;
+	}
+	scheduler_of(unit)->migrate(scheduler_of(unit), unit, to);
+	ASSERT(v->processor == to);
+	spin_unlock(lock);
+	tell_wake(unit);
+}
+
+static void context_saved(unsigned int cpu)
+{
+	struct sched_unit *unit = get_sched_res(cpu)->prev;
+	struct scheduler *ops;
+
+	if (!unit)
+		return;
+	model_cpu = cpu;
+	unit->is_running = false;
+	get_sched_res(cpu)->prev = NULL;
+	ops = is_idle_unit(unit) ? get_sched_res(cpu)->pool->sched : scheduler_of(unit);
+	ops->context_saved(ops, unit);
+	if (!is_idle_unit(unit))
+		migrate_finish(unit);
+}
+
+static void schedule(unsigned int cpu)
+{
+	struct sched_resource *res = get_sched_res(cpu);
+	struct sched_unit *prev = res->curr, *next;
+	struct vcpu *v = prev->vcpu_list;
+
+	context_saved(cpu);
+	model_softirq[cpu] = false;
+	if (!res->pool)
+		return;
+	model_cpu = cpu;
+	choices++;
+	res->due_ns = 0;
+	spin_lock(res->schedule_lock);
+	res->pool->sched->do_schedule(res->pool->sched, prev, NOW(), res->tasklet);
+	next = prev->next_task;
+	ASSERT(next);
+	if (prev->next_time >= 0) {
+		ASSERT(prev->next_time >= (s_time_t)SOONEST_NS);
+		res->due_ns = model_now + prev->next_time;
+	}
+	if (next != prev) {
+		ASSERT(is_idle_unit(next) || !next->is_running);
+		ASSERT(is_idle_unit(next) || next->vcpu_list->new_state == RUNSTATE_running);
+		ASSERT(!res->tasklet || is_idle_unit(next));
+		if (v->pause_flags & PAUSED_POLLING)
+			urgent(v, true);
+		next->is_running = true;
+		res->prev = prev;
+		res->curr = next;
+	}
+	ASSERT(is_idle_unit(next) || next->res == res);
+	spin_unlock(res->schedule_lock);
+	if (below(2))
+		context_saved(cpu);
+}
+
+/* ---- Affinities and cpupools ---- */
+
+/* `all` or some, one of the pool at least. */
+static void draw_affinity(cpumask_t *set, const struct cpupool *pool)
+{
+	unsigned int kind = below(4), one = below(nr_cpu_ids), cpu;
+
+	while (!cpumask_test_cpu(one, pool->res_valid))
+		one = (one + 1) % nr_cpu_ids;
+	*set = (cpumask_t){ 0 };
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		if (kind < 2 || (kind == 2 && below(2)))
+			cpumask_set_cpu(cpu, set);
+	cpumask_set_cpu(one, set);
+}
+
+/* always: as an administrator asks; otherwise as Xen pins for a moment. */
+static void set_affinity(struct sched_unit *unit, const cpumask_t *hard, bool always)
+{
+	spinlock_t *lock = unit_schedule_lock_irq(unit);
+	bool moves;
+
+	scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, hard, NULL);
+	*unit->cpu_hard_affinity = *hard;
+	moves = always || !cpumask_test_cpu(unit->vcpu_list->processor, hard);
+	if (moves)
+		migrate_start(unit);
+	spin_unlock(lock);
+	if (moves)
+		migrate_finish(unit);
+}
+
+static void join_pool(unsigned int cpu, struct cpupool *pool)
+{
+	struct sched_resource *res = get_sched_res(cpu);
+	void *priv = pool->sched->alloc_udata(pool->sched, &idle_unit[cpu], NULL);
+	void *pcpu = pool->sched->alloc_pdata(pool->sched, cpu);
+
+	ASSERT(priv && !pcpu);
+	res->schedule_lock = pool->sched->switch_sched(pool->sched, cpu, pcpu, priv);
+	res->pool = pool;
+	model_softirq[cpu] = true;
+	if (below(2))
+		schedule(cpu);
+	cpumask_set_cpu(cpu, pool->res_valid);
+}
+
+/* Of one vCPU, whether it has left the pCPU. */
+static bool send_away(struct sched_unit *unit, unsigned int cpu)
+{
+	static const cpumask_t everywhere = { { [0 ... NR_CPUS / 64 - 1] = ~0ULL } };
+	spinlock_t *lock = unit_schedule_lock_irq(unit);
+	cpumask_t usable;
+	bool here;
+
+	cpumask_and(&usable, unit->cpu_hard_affinity, unit->domain->cpupool->res_valid);
+	if (cpumask_empty(&usable) && cpumask_test_cpu(cpu, unit->cpu_hard_affinity)) {
+		scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, &everywhere, NULL);
+		*unit->cpu_hard_affinity = everywhere;
+	}
+	here = unit->res == get_sched_res(cpu);
+	if (here)
+		migrate_start(unit);
+	spin_unlock(lock);
+	if (here)
+		migrate_finish(unit);
+	return unit->res != get_sched_res(cpu);
+}
+
+/* The second half of a pCPU's way out, unless a vCPU is still there. */
+static void finish_leaving(void)
+{
+	struct sched_resource *res = get_sched_res(leaving);
+	struct cpupool *pool = res->pool;
+	unsigned int i, n;
+	bool gone = true;
+
+	for (i = 0; i < DOMAINS; i++)
+		for (n = 0; domains[i].there && n < domains[i].domain.max_vcpus; n++)
+			if (domains[i].domain.cpupool == pool)
+				gone &= send_away(domains[i].unit[n], leaving);
+	context_saved(leaving);
+	if (!gone || res->curr != res->idle)
+		return;
+	res->pool = NULL;
+	res->schedule_lock = NULL;
+	res->due_ns = 0;
+	pool->sched->deinit_pdata(pool->sched, NULL, leaving);
+	pool->sched->free_udata(pool->sched, res->idle->priv);
+	res->idle->priv = NULL;
+	model_softirq[leaving] = false;
+	leaving = -1;
+}
+
+/* A pCPU of a pool that has others begins to leave; one that is in none joins one. */
+static void change_pcpu(unsigned int cpu)
+{
+	struct cpupool *pool = get_sched_res(cpu)->pool;
+
+	if (!pool) {
+		join_pool(cpu, &pools[below(POOLS)]);
+	} else if (leaving < 0 && cpumask_test_cpu(cpu, pool->res_valid) &&
+		   (cpumask_weight(pool->res_valid) > 1 || (pool == &pools[1] && !pool->sched->cpupool))) {
+		leaving = cpu;
+		cpumask_clear_cpu(cpu, pool->res_valid);
+	}
+}
+
+/* ---- Domains ---- */
+
+static struct sched_unit *new_unit(struct domain *d, unsigned int id, void *priv_domain, struct cpupool *pool)
+{
+	struct sched_unit *unit = xzalloc(struct sched_unit);
+
+	unit->domain = d;
+	unit->unit_id = id;
+	unit->vcpu_list = xzalloc(struct vcpu);
+	unit->vcpu_list->sched_unit = unit;
+	unit->priv = pool->sched->alloc_udata(pool->sched, unit, priv_domain);
+	ASSERT(unit->priv);
+	return unit;
+}
+
+static void insert(struct sched_unit *unit)
+{
+	const struct cpupool *pool = unit->domain->cpupool;
+	cpumask_t hard;
+
+	sched_set_res(unit, get_sched_res(cpumask_first(pool->res_valid)));
+	draw_affinity(&hard, pool);
+	scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, &hard, NULL);
+	*unit->cpu_hard_affinity = hard;
+	scheduler_of(unit)->insert_unit(scheduler_of(unit), unit);
+}
+
+static void create_domain(unsigned int id)
+{
+	struct model_domain *d = &domains[id];
+	unsigned int i, pool = below(POOLS);
+
+	if (cpumask_empty(pools[pool].res_valid))
+		pool = 0;
+	d->domain = (struct domain){ .domain_id = id * (1 + seed % 3), .max_vcpus = 1 + below(DOMAIN_VCPUS) };
+	d->domain.cpupool = &pools[pool];
+	d->domain.sched_priv = schedulers[pool].alloc_domdata(&schedulers[pool], &d->domain);
+	ASSERT((long)d->domain.sched_priv > 0 || (long)d->domain.sched_priv < -4095);
+	d->there = true;
+	for (i = 0; i < d->domain.max_vcpus; i++) {
+		d->unit[i] = new_unit(&d->domain, i, d->domain.sched_priv, &pools[pool]);
+		d->unit[i]->vcpu_list->pause_flags = below(2) ? PAUSED_BLOCKED : 0;
+		insert(d->unit[i]);
+	}
+}
+
+/* Pauses all of a domain's vCPUs and lets those that run stop. */
+static void stop_domain(struct model_domain *d)
+{
+	unsigned int i, cpu;
+
+	for (i = 0; i < d->domain.max_vcpus; i++) {
+		struct sched_unit *unit = d->unit[i];
+
+		unit->vcpu_list->pause_flags |= PAUSED_BY_ADMINISTRATOR;
+		tell_sleep(unit);
+		for (cpu = 0; unit->is_running && cpu < nr_cpu_ids; cpu++) {
+			if (get_sched_res(cpu)->curr == unit)
+				schedule(cpu);
+			if (get_sched_res(cpu)->prev == unit)
+				context_saved(cpu);
+		}
+		ASSERT(!unit->is_running);
+		migrate_finish(unit);
+	}
+}
+
+static void free_unit(struct scheduler *ops, struct sched_unit *unit)
+{
+	ops->free_udata(ops, unit->priv);
+	xfree(unit->vcpu_list);
+	xfree(unit);
+}
+
+static void destroy_domain(struct model_domain *d)
+{
+	struct scheduler *ops = d->domain.cpupool->sched;
+	unsigned int i;
+
+	stop_domain(d);
+	for (i = 0; i < d->domain.max_vcpus; i++) {
+		urgent(d->unit[i]->vcpu_list, false);
+		ops->remove_unit(ops, d->unit[i]);
+		free_unit(ops, d->unit[i]);
+	}
+	ops->free_domdata(ops, d->domain.sched_priv);
+	d->there = false;
+}
+
+static void move_domain(struct model_domain *d, struct cpupool *to)
+{
+	struct scheduler *ops = d->domain.cpupool->sched;
+	void *old = d->domain.sched_priv, *new;
+	struct sched_unit *units[DOMAIN_VCPUS];
+	unsigned int i;
+
+	if (d->domain.cpupool == to || cpumask_empty(to->res_valid))
+		return;
+	new = to->sched->alloc_domdata(to->sched, &d->domain);
+	for (i = 0; i < d->domain.max_vcpus; i++)
+		units[i] = new_unit(&d->domain, i, new, to);
+	stop_domain(d);
+	for (i = 0; i < d->domain.max_vcpus; i++) {
+		urgent(d->unit[i]->vcpu_list, false);
+		ops->remove_unit(ops, d->unit[i]);
+	}
+	d->domain.cpupool = to;
+	d->domain.sched_priv = new;
+	for (i = 0; i < d->domain.max_vcpus; i++) {
+		units[i]->vcpu_list->pause_flags = below(2) ? PAUSED_BLOCKED : 0;
+		insert(units[i]);
+		free_unit(ops, d->unit[i]);
+		d->unit[i] = units[i];
+	}
+	ops->free_domdata(ops, old);
+}
+
+/* ---- What must hold ---- */
+
+static struct host *host_of_pool(unsigned int pool)
+{
+	return schedulers[pool].sched_data;
+}
+
+static void check_unit(struct host *h, struct sched_unit *unit)
+{
+	const struct host_vcpu *v = unit->priv;
+	const struct engine_vcpu *ev = &v->engine;
+	const struct host_pcpu *c = &h->pcpu[ev->state.pcpu];
+	bool waits = ev->status == ENGINE_WAITING, runs = ev->status == ENGINE_RUNNING;
+	const struct vcpu *vcpu = unit->vcpu_list;
+
+	ASSERT(v->unit == unit && vcpu_of(&h->engine, v->number) == v);
+	ASSERT(unit->res->pool && unit->res->pool->sched->sched_data == h);
+	ASSERT(ev->queue == c->engine.queue);
+	ASSERT(c->engine.online || (ev->saving && ev->move_to != SY_NONE));
+	ASSERT(!runs || (c->engine.current == v->number && unit->res->curr == unit && unit->is_running));
+	ASSERT(!runs || c->cpu == vcpu->processor);
+	ASSERT(runs || unit->res->curr != unit);
+	ASSERT(ev->saving == (!runs && unit->is_running));
+	ASSERT(!waits || ev->queued != ev->parked || (ev->saving && !ev->queued));
+	ASSERT(waits || !ev->queued);
+	ASSERT(ev->saving || runs || ev->move_to == SY_NONE);
+	ASSERT(!waits || !ev->parked || v->timer.active || v->domain->timer.active || h->account.active);
+	ASSERT(!ev->state.timer_ns || v->timer.active || ev->state.timer_ns <= model_now);
+	/* Who can run does or waits, unless the scheduler is told later. */
+	ASSERT(waits || runs || vcpu->wakes || !unit_runnable(unit));
+	ASSERT(!waits || unit_runnable(unit) || vcpu->sleeps);
+}
+
+static void check_pcpu(struct host *h, const struct host_pcpu *c)
+{
+	u32 pcpu = c - h->pcpu;
+	bool idle = h->idle[pcpu / 64] >> pcpu % 64 & 1;
+	const struct sched_resource *res;
+
+	if (c->cpu == SY_NONE || !c->engine.online) {
+		ASSERT(!idle && !c->engine.interrupted && c->engine.current == SY_NONE);
+		return;
+	}
+	res = get_sched_res(c->cpu);
+	ASSERT(h->number[c->cpu] == pcpu && res->pool && res->pool->sched->sched_data == h);
+	ASSERT(!c->engine.interrupted || model_softirq[c->cpu]);
+	ASSERT((c->engine.current == SY_NONE) == is_idle_unit(res->curr));
+	ASSERT(idle == (c->engine.current == SY_NONE && !c->engine.interrupted && !c->engine.occupied));
+	ASSERT(!c->engine.occupied || res->tasklet || model_softirq[c->cpu]);
+}
+
+/* Who asks its last pCPU first may be kept waiting by that one's ratelimit, as in Xen's credit2. */
+static bool asks_idle_first(const struct host_queue *q)
+{
+	return q->engine.state.pcpus == 1 || policy.discipline != SY_CREDIT2 ||
+	       policy.parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST;
+}
+
+/* settled: nobody is on the way to anything. */
+static u32 check_queue(struct host *h, const struct host_queue *q, bool settled)
+{
+	struct rb_node *node;
+	u64 last = 0;
+	u32 count = 0, pcpu;
+
+	for (node = rb_first(&q->waiting); node; node = rb_next(node), count++) {
+		const struct host_vcpu *v = waiting_vcpu(node);
+
+		ASSERT(v->engine.queued && h->queue + v->engine.queue == q && v->engine.key >= last);
+		last = v->engine.key;
+		for (pcpu = q->engine.first_pcpu; settled && pcpu < q->engine.end_pcpu; pcpu++)
+			ASSERT(!engine_is_idle(&h->engine, pcpu) || !asks_idle_first(q) ||
+			       !engine_may_use(&h->engine, v->number, pcpu));
+	}
+	ASSERT(count == q->engine.state.queued);
+	return count;
+}
+
+static void check_topology(struct host *h)
+{
+	u32 threads = h->engine.threads_per_core, per_socket = h->engine.pcpus_per_socket, i, j;
+
+	ASSERT(threads == threads_per_core && per_socket == threads * cores_per_socket);
+	for (i = 0; i < nr_cpu_ids; i++) {
+		for (j = 0; j < i; j++) {
+			bool core = h->number[i] / threads == h->number[j] / threads;
+			bool socket = h->number[i] / per_socket == h->number[j] / per_socket;
+
+			ASSERT(core == cpumask_test_cpu(j, per_cpu(cpu_sibling_mask, i)));
+			ASSERT(socket == (cpu_to_socket(i) == cpu_to_socket(j)));
+		}
+	}
+}
+
+static void check_host(unsigned int pool, bool settled)
+{
+	struct host *h = host_of_pool(pool);
+	u32 i, n, queued = 0;
+
+	if (!h->begun)
+		return;
+	settled &= cpumask_equal(pools[pool].res_valid, &h->valid);
+	for (i = 0; i < domain_count; i++) {
+		for (n = 0; domains[i].there && n < domains[i].domain.max_vcpus; n++) {
+			if (domains[i].domain.cpupool == &pools[pool]) {
+				check_unit(h, domains[i].unit[n]);
+				queued += ((struct host_vcpu *)domains[i].unit[n]->priv)->engine.queued;
+			}
+		}
+	}
+	for (i = 0; i < h->engine.pcpus; i++)
+		check_pcpu(h, &h->pcpu[i]);
+	for (i = 0; i < h->engine.queues; i++)
+		queued -= check_queue(h, &h->queue[i], settled);
+	ASSERT(!queued);
+}
+
+static void check_all(bool settled)
+{
+	int urgent_count[NR_CPUS] = { 0 };
+	unsigned int i, n;
+
+	for (i = 0; i < POOLS; i++)
+		check_host(i, settled);
+	for (i = 0; i < domain_count; i++)
+		for (n = 0; domains[i].there && n < domains[i].domain.max_vcpus; n++)
+			urgent_count[domains[i].unit[n]->vcpu_list->processor] +=
+				domains[i].unit[n]->vcpu_list->is_urgent;
+	for (i = 0; i < nr_cpu_ids; i++)
+		ASSERT(urgent_count[i] == model_sched_urgent_count[i]);
+}
+
+/* ---- What happens ---- */
+
+static void do_timers(void)
+{
+	struct list_head *here;
+	bool again = true;
+
+	while (again) {
+		again = false;
+		for (here = model_timers.next; here != &model_timers && !again; here = here->next) {
+			struct timer *timer = list_entry(here, struct timer, in_timers);
+
+			if (!timer->active || timer->expires > (s_time_t)model_now)
+				continue;
+			timer->active = false;
+			model_cpu = below(nr_cpu_ids);
+			timer->function(timer->data);
+			/* Whom it did something to is anywhere in the list. */
+			again = true;
+		}
+	}
+}
+
+/* What the scheduler is to be told; all of it, or some. */
+static void tell_delayed(bool all)
+{
+	unsigned int i, n;
+
+	for (i = 0; i < domain_count; i++) {
+		for (n = 0; domains[i].there && n < domains[i].domain.max_vcpus; n++) {
+			struct sched_unit *unit = domains[i].unit[n];
+
+			if (unit->vcpu_list->sleeps && (all || below(2)))
+				tell_sleep(unit);
+			if (unit->vcpu_list->wakes && (all || below(2)))
+				tell_wake(unit);
+		}
+	}
+}
+
+/* Softirqs and contexts; all, until nothing is left, or some of them. */
+static void settle(bool all)
+{
+	unsigned int round, i;
+	bool more = true;
+
+	for (round = 0; more && (all || round < 2); round++) {
+		unsigned int first = below(nr_cpu_ids);
+
+		ASSERT(round < 1000);
+		more = false;
+		for (i = 0; i < nr_cpu_ids; i++) {
+			unsigned int cpu = (first + i) % nr_cpu_ids;
+
+			if (all || below(2))
+				context_saved(cpu);
+			if (model_softirq[cpu] && (all || below(2)))
+				schedule(cpu);
+		}
+		for (i = 0; i < nr_cpu_ids; i++)
+			more |= get_sched_res(i)->prev || model_softirq[i];
+	}
+}
+
+static void whatever_is_due(void)
+{
+	unsigned int cpu;
+
+	do_timers();
+	tell_delayed(false);
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
+		struct sched_resource *res = get_sched_res(cpu);
+
+		if (res->due_ns && res->due_ns <= model_now) {
+			res->due_ns = 0;
+			model_softirq[cpu] = true;
+		}
+		if (res->tasklet && below(2)) {
+			res->tasklet = false;
+			model_softirq[cpu] = true;
+		}
+	}
+	if (leaving >= 0 && below(2))
+		finish_leaving();
+}
+
+/* Flags change without the lock, and the scheduler is told at once or later. */
+static void stop_later(struct sched_unit *unit, unsigned int flags)
+{
+	unit->vcpu_list->pause_flags |= flags;
+	unit->vcpu_list->sleeps = true;
+	if (below(2))
+		tell_sleep(unit);
+}
+
+static void go_later(struct sched_unit *unit, unsigned int flags)
+{
+	unit->vcpu_list->pause_flags &= ~flags;
+	unit->vcpu_list->wakes = true;
+	if (below(2))
+		tell_wake(unit);
+}
+
+/* To who runs on this pCPU, or on the next one where somebody does. */
+static void happen_there(unsigned int cpu)
+{
+	struct sched_resource *res;
+	struct sched_unit *unit;
+	unsigned int i;
+
+	for (i = 1; i < nr_cpu_ids && is_idle_unit(get_sched_res(cpu)->curr); i++)
+		cpu = (cpu + 1) % nr_cpu_ids;
+	res = get_sched_res(cpu);
+	unit = res->curr;
+	model_cpu = cpu;
+	if (is_idle_unit(unit)) {
+		model_softirq[cpu] |= res->pool && !below(4);
+		return;
+	}
+	if (below(3)) {
+		unit->vcpu_list->pause_flags |= PAUSED_BLOCKED | (below(4) ? 0 : PAUSED_POLLING);
+	} else {
+		spin_lock(res->schedule_lock);
+		scheduler_of(unit)->yield(scheduler_of(unit), unit);
+		spin_unlock(res->schedule_lock);
+	}
+	model_softirq[cpu] = true;
+}
+
+static void change_settings(struct domain *d)
+{
+	struct xen_domctl_scheduler_op op = { .cmd = XEN_DOMCTL_SCHEDOP_putinfo };
+	struct xen_sysctl_scheduler_op sc = { .cmd = XEN_SYSCTL_SCHEDOP_putinfo };
+
+	op.u.credit2.weight = magnitude();
+	op.u.credit2.cap = below(2) ? 0 : 1 + below(800);
+	d->cpupool->sched->adjust(d->cpupool->sched, d, &op);
+	sc.u.sched_credit2.ratelimit_us = below(XEN_SYSCTL_SCHED_RATELIMIT_MAX);
+	if (!below(8))
+		d->cpupool->sched->adjust_global(d->cpupool->sched, &sc);
+	if (!below(8)) {
+		d->cpupool->sched->dump_settings(d->cpupool->sched);
+		d->cpupool->sched->dump_cpu_state(d->cpupool->sched, below(nr_cpu_ids));
+	}
+}
+
+static void happen_to_domain(unsigned int id)
+{
+	if (!domains[id].there)
+		create_domain(id);
+	else if (below(2))
+		move_domain(&domains[id], &pools[below(POOLS)]);
+	else if (id)
+		destroy_domain(&domains[id]);
+}
+
+static void happen(void)
+{
+	unsigned int id = below(domain_count), cpu = below(nr_cpu_ids);
+	struct model_domain *d = domains[id].there ? &domains[id] : &domains[0];
+	struct sched_unit *unit = d->unit[below(d->domain.max_vcpus)];
+	cpumask_t hard;
+
+	switch (below(32)) {
+	case 0:
+		if (!below(4))
+			happen_to_domain(id);
+		break;
+	case 1:
+	case 2:
+		draw_affinity(&hard, d->domain.cpupool);
+		set_affinity(unit, &hard, below(2));
+		break;
+	case 3:
+		change_settings(&d->domain);
+		break;
+	case 4:
+		stop_later(unit, PAUSED_BY_ADMINISTRATOR);
+		break;
+	case 5 ... 7:
+		go_later(unit, PAUSED_BY_ADMINISTRATOR);
+		break;
+	case 8:
+		if (get_sched_res(cpu)->pool) {
+			get_sched_res(cpu)->tasklet = true;
+			model_softirq[cpu] = true;
+		}
+		break;
+	case 9:
+		if (!below(4))
+			change_pcpu(cpu);
+		break;
+	case 10 ... 19:
+		happen_there(cpu);
+		break;
+	default:
+		go_later(unit, PAUSED_BLOCKED | PAUSED_POLLING);
+		break;
+	}
+}
+
+/* ---- A host ---- */
+
+static bool draw_value(const char *name, const struct sy_parameter *parameter, u64 *value, void *data)
+{
+	if (below(2))
+		*value = between(parameter->minimum, parameter->maximum);
+	return false;
+}
+
+/* As boot options say it. */
+static void draw_policy(void)
+{
+	u64 discipline = below(SY_DISCIPLINES), vintages = 0, g;
+	const struct sy_description *description = sy_disciplines[discipline];
+	size_t length;
+
+	while (vintages < SY_VINTAGES && description->vintage[vintages])
+		vintages++;
+	length = snprintf(opt_policy, sizeof(opt_policy), "%s@%s", description->name,
+			  description->vintage[below(vintages)]);
+	for (g = 0; g < SY_GOVERNORS; g++)
+		if (sy_governors[g]->disciplines >> discipline & 1 && below(2))
+			length += snprintf(opt_policy + length, sizeof(opt_policy) - length, "+%s",
+					   sy_governors[g]->name);
+	memcpy(opt_sched, "steelyard", sizeof("steelyard"));
+	ASSERT(!model_scheduler->global_init() && !strcmp(policy_name, opt_policy));
+	if (below(2))
+		for_each_parameter(draw_value, NULL);
+}
+
+static void draw_topology(void)
+{
+	static const unsigned int cores[] = { 1, 1, 2, 3, 4, 8, 16, 48, 96 };
+	unsigned int number[NR_CPUS], per_socket, i;
+
+	threads_per_core = 1 + below(2);
+	cores_per_socket = cores[below(9)];
+	per_socket = threads_per_core * cores_per_socket;
+	nr_cpu_ids = per_socket * (1 + below(min(NR_CPUS / per_socket, 4u)));
+	for (i = 0; i < nr_cpu_ids; i++)
+		number[i] = i;
+	for (i = nr_cpu_ids; below(2) && i > 1; i--) {
+		unsigned int other = below(i), last = number[i - 1];
+
+		number[i - 1] = number[other];
+		number[other] = last;
+	}
+	memset(model_core, 0, sizeof(model_core));
+	cpu_online_map = (cpumask_t){ 0 };
+	for (i = 0; i < nr_cpu_ids; i++) {
+		unsigned int core = number[i] / threads_per_core;
+
+		model_socket[i] = number[i] / per_socket;
+		model_cpu_sibling_mask[i] = &model_core[core];
+		cpumask_set_cpu(i, &model_core[core]);
+		cpumask_set_cpu(i, &cpu_online_map);
+	}
+}
+
+static void begin_host_model(void)
+{
+	unsigned int i;
+
+	model_now = 1 + magnitude() % (1ULL << 59);
+	draw_topology();
+	draw_policy();
+	leaving = -1;
+	for (i = 0; i < POOLS; i++) {
+		schedulers[i] = *model_scheduler;
+		pools[i] = (struct cpupool){ .sched = &schedulers[i], .sched_gran = 1 };
+		ASSERT(!schedulers[i].init(&schedulers[i]));
+		schedulers[i].cpupool = &pools[i];
+	}
+	memset(model_sched_urgent_count, 0, sizeof(model_sched_urgent_count));
+	memset(model_softirq, 0, sizeof(model_softirq));
+	for (i = 0; i < nr_cpu_ids; i++) {
+		idle_vcpu[i] = (struct vcpu){ .sched_unit = &idle_unit[i], .processor = i, .is_idle = true };
+		idle_unit[i] = (struct sched_unit){ .vcpu_list = &idle_vcpu[i], .res = get_sched_res(i) };
+		*get_sched_res(i) = (struct sched_resource){ .master_cpu = i, .curr = &idle_unit[i], .idle = &idle_unit[i] };
+		model_cpu = i;
+		join_pool(i, &pools[0]);
+	}
+	domain_count = 1 + below(sy_clamp(nr_cpu_ids, 2, DOMAINS));
+	for (i = 0; i < domain_count; i++)
+		create_domain(i);
+	check_topology(host_of_pool(0));
+}
+
+static void end_host_model(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < domain_count; i++)
+		if (domains[i].there)
+			destroy_domain(&domains[i]);
+	settle(true);
+	for (i = 0; i < nr_cpu_ids; i++) {
+		if (!get_sched_res(i)->pool)
+			continue;
+		get_sched_res(i)->tasklet = false;
+		if (leaving != (int)i)
+			cpumask_clear_cpu(i, get_sched_res(i)->pool->res_valid);
+		leaving = i;
+		schedule(i);
+		context_saved(i);
+		finish_leaving();
+		ASSERT(leaving < 0);
+	}
+	for (i = 0; i < POOLS; i++)
+		schedulers[i].deinit(&schedulers[i]);
+	ASSERT(list_empty(&model_timers) && list_empty(&hosts));
+}
+
+static u64 pause_ns(void)
+{
+	switch (below(8)) {
+	case 0 ... 3:
+		return 0;
+	case 4 ... 5:
+		return below(100 * SY_US);
+	case 6:
+		return below(5 * SY_MS);
+	default:
+		return below(8) ? below(50 * SY_MS) : below(2 * SY_S);
+	}
+}
+
+static void run_host(u64 steps)
+{
+	unsigned int every;
+
+	step = 0;
+	begin_host_model();
+	/* Looking at everything takes as long as everything is large. */
+	every = 1 + (nr_cpu_ids + domain_count * DOMAIN_VCPUS) / 32;
+	for (step = 1; step <= steps; step++) {
+		bool all = !below(4);
+
+		model_now += pause_ns();
+		if (!below(4))
+			whatever_is_due();
+		happen();
+		if (all)
+			tell_delayed(true);
+		settle(all);
+		if (!below(every))
+			check_all(all);
+	}
+	steps_total += steps;
+	end_host_model();
+}
+
+int main(int argc, char **argv)
+{
+	u64 steps = argc > 2 ? strtoull(argv[1], 0, 10) : 0, done;
+	int n;
+
+	if (!steps) {
+		fprintf(stderr, "usage: model STEPS SEED...\n");
+		return 2;
+	}
+	for (n = 2; n < argc; n++) {
+		seed = strtoull(argv[n], 0, 10);
+		random_state = seed;
+		for (done = 0; done < steps; done += HOST_STEPS)
+			run_host(min((u64)HOST_STEPS, steps - done));
+	}
+	printf("model: %" PRIu64 " steps, %" PRIu64 " choices\n", steps_total, choices);
+	return 0;
+}

@@ -8,7 +8,7 @@
  * All that happens between an event and its effects is done by the engine (policy/engine/), which the
  * simulator and Linux stand on, too. Here is what it stands on: Xen's calls, told to it as events
  * (this file), tables, queues, sets of pCPUs, softirqs and timers (host.h), numbers for pCPUs
- * (topology.h), and what dom0 writes and reads (parameters.h, hypfs.h).
+ * (topology.h), and what dom0 writes and reads (parameters.h, leaves.h, statistics.h).
  *
  * A vCPU here is one of Xen's scheduling units (one vCPU, unless sched-gran= says otherwise), a pCPU
  * one of its scheduling resources. An instance of the scheduler serves a cpupool; it numbers pCPUs and
@@ -805,7 +805,7 @@ static int cf_check steelyard_adjust_global(const struct scheduler *ops,
 #pragma pop_macro("current")
 
 #ifdef CONFIG_HYPFS
-#include "hypfs.h"
+#include "leaves.h"
 #endif
 
 /* ---- Boot ---- */

@@ -263,11 +263,12 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 		c->interrupted = 1;
 		engine_block(&h->engine, pcpu, now);
 	}
-	c->interrupted = 0;
-	if (tasklet_work_scheduled)
+	if (tasklet_work_scheduled) {
 		engine_occupy(&h->engine, pcpu, now);
-	else
+	} else {
+		c->interrupted = 0;
 		slice_ns = engine_choose(&h->engine, pcpu, now);
+	}
 	if (c->current != SY_NONE) {
 		unit->next_task = vcpu_of(&h->engine, c->current)->unit;
 		keep_runnable(unit->next_task);

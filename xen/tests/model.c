@@ -202,9 +202,11 @@ static void set_affinity(struct sched_unit *unit, const cpumask_t *hard, bool al
 static void join_pool(unsigned int cpu, struct cpupool *pool)
 {
 	struct sched_resource *res = get_sched_res(cpu);
-	void *priv = pool->sched->alloc_udata(pool->sched, &idle_unit[cpu], NULL);
-	void *pcpu = pool->sched->alloc_pdata(pool->sched, cpu);
+	void *priv, *pcpu;
 
+	cpumask_set_cpu(cpu, &cpu_online_map);
+	priv = pool->sched->alloc_udata(pool->sched, &idle_unit[cpu], NULL);
+	pcpu = pool->sched->alloc_pdata(pool->sched, cpu);
 	ASSERT(priv && !pcpu);
 	res->schedule_lock = pool->sched->switch_sched(pool->sched, cpu, pcpu, priv);
 	res->pool = pool;
@@ -266,6 +268,7 @@ static void change_pcpu(unsigned int cpu)
 {
 	struct cpupool *pool = get_sched_res(cpu)->pool;
 
+	model_cpu = 0;
 	if (!pool) {
 		join_pool(cpu, &pools[below(POOLS)]);
 	} else if (leaving < 0 && cpumask_test_cpu(cpu, pool->res_valid) &&
@@ -780,12 +783,12 @@ static void draw_topology(void)
 		model_socket[i] = number[i] / per_socket;
 		model_cpu_sibling_mask[i] = &model_core[core];
 		cpumask_set_cpu(i, &model_core[core]);
-		cpumask_set_cpu(i, &cpu_online_map);
 	}
 }
 
 static void begin_host_model(void)
 {
+	bool some_come_later = !below(3);
 	unsigned int i;
 
 	model_now = 1 + magnitude() % (1ULL << 59);
@@ -804,13 +807,15 @@ static void begin_host_model(void)
 		idle_vcpu[i] = (struct vcpu){ .sched_unit = &idle_unit[i], .processor = i, .is_idle = true };
 		idle_unit[i] = (struct sched_unit){ .vcpu_list = &idle_vcpu[i], .res = get_sched_res(i) };
 		*get_sched_res(i) = (struct sched_resource){ .master_cpu = i, .curr = &idle_unit[i], .idle = &idle_unit[i] };
-		model_cpu = i;
-		join_pool(i, &pools[0]);
+		model_cpu = 0;
+		if (!i || !some_come_later || below(2))
+			join_pool(i, &pools[0]);
 	}
 	domain_count = 1 + below(sy_clamp(nr_cpu_ids, 2, DOMAINS));
 	for (i = 0; i < domain_count; i++)
 		create_domain(i);
-	check_topology(host_of_pool(0));
+	if (cpumask_weight(&cpu_online_map) == nr_cpu_ids)
+		check_topology(host_of_pool(0));
 }
 
 static void end_host_model(void)

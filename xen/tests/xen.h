@@ -247,7 +247,8 @@ static cpumask_t *model_cpu_sibling_mask[NR_CPUS];
 static int model_sched_urgent_count[NR_CPUS];
 static bool model_softirq[NR_CPUS];
 
-#define NOW() ((s_time_t)model_now)
+/* Clocks of pCPUs differ a little. */
+#define NOW() ((s_time_t)(model_now + model_cpu % 3 * 100))
 #define smp_processor_id() model_cpu
 #define per_cpu(variable, cpu) (model_##variable[cpu])
 #define cpu_to_socket(cpu) model_socket[cpu]

@@ -82,6 +82,7 @@ struct host {
 	struct list_head in_hosts;
 	struct timer account;
 	struct timer sample;
+	bool balances; /* some queue is unbalanced */
 	bool begun; /* it has had a domain: pCPUs are numbered, all of the above is there */
 	cpumask_t pcpus; /* Xen's numbers of those that belong to this scheduler */
 	cpumask_t valid; /* those of them that the cpupool lets vCPUs use, and others */
@@ -318,6 +319,7 @@ HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 
 HOST_FN void host_balance(struct engine *e, u32 queue)
 {
+	host_of(e)->balances = true;
 	set_bit_of(host_of(e)->unbalanced, queue, true);
 }
 

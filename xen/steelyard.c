@@ -129,10 +129,17 @@ static void cpupool_changed(struct host *h)
 /* Each call into the engine comes after this; its time, which never goes back. */
 static u64 arrive(struct host *h, u64 now)
 {
+	const cpumask_t *valid = h->scheduler->cpupool->res_valid;
+	unsigned int i;
+
 	h->now = max(h->now, now);
-	if (!cpumask_equal(h->scheduler->cpupool->res_valid, &h->valid)) {
-		cpumask_copy(&h->valid, h->scheduler->cpupool->res_valid);
-		cpupool_changed(h);
+	/* For every choice cpumask_equal() is long. */
+	for (i = 0; i < BITS_TO_LONGS(nr_cpu_ids); i++) {
+		if (cpumask_bits(valid)[i] != cpumask_bits(&h->valid)[i]) {
+			cpumask_copy(&h->valid, valid);
+			cpupool_changed(h);
+			break;
+		}
 	}
 	return h->now;
 }
@@ -142,6 +149,9 @@ static void finish(struct host *h)
 {
 	u32 word;
 
+	if (!h->balances)
+		return;
+	h->balances = false;
 	for (word = 0; word < h->words; word++) {
 		u64 unbalanced = h->unbalanced[word];
 
@@ -271,7 +281,8 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 	}
 	if (c->current != SY_NONE) {
 		unit->next_task = vcpu_of(&h->engine, c->current)->unit;
-		keep_runnable(unit->next_task);
+		if (c->current != ran)
+			keep_runnable(unit->next_task);
 		if (slice_ns < SY_FOREVER)
 			unit->next_time = max(slice_ns, (u64)SOONEST_NS);
 	}

@@ -213,6 +213,8 @@ static inline unsigned int cpumask_next(int cpu, const cpumask_t *set)
 #define cpumask_empty(set) (cpumask_first(set) >= nr_cpu_ids)
 #define for_each_cpu(cpu, set) \
 	for ((cpu) = cpumask_first(set); (cpu) < nr_cpu_ids; (cpu) = cpumask_next(cpu, set))
+#define BITS_TO_LONGS(bits) DIV_ROUND_UP(bits, 64)
+#define cpumask_bits(set) ((set)->bits)
 #define cpumask_copy(to, from) (*(to) = *(from))
 #define cpumask_equal(a, b) (!memcmp(a, b, sizeof(cpumask_t)))
 

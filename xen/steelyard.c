@@ -822,21 +822,6 @@ static int cf_check steelyard_adjust_global(const struct scheduler *ops,
 
 /* ---- Boot ---- */
 
-/* Xen hands an option to each variable that asks for it. */
-static char __initdata opt_sched[10];
-string_param("sched", opt_sched);
-static char __initdata opt_policy[sizeof(policy_name)];
-string_param("steelyard_policy", opt_policy);
-static char __initdata opt_params[512];
-
-static int __init cf_check add_params(const char *text)
-{
-	strlcat(opt_params, ",", sizeof(opt_params));
-	strlcat(opt_params, text, sizeof(opt_params));
-	return 0;
-}
-custom_param("steelyard_params", add_params);
-
 static int cf_check steelyard_global_init(void);
 
 static struct scheduler __read_mostly sched_steelyard_def = {
@@ -873,24 +858,8 @@ static struct scheduler __read_mostly sched_steelyard_def = {
 
 static int __init cf_check steelyard_global_init(void)
 {
-	char *rest = opt_params, *text;
-
-	if (opt_policy[0] && policy_by_name(opt_policy))
-		printk(XENLOG_ERR "steelyard: no policy '%s'\n", opt_policy);
-	else if (opt_policy[0])
-		safe_strcpy(policy_name, opt_policy);
-	if (strcmp(policy_name, opt_policy) && policy_by_name(policy_name))
+	if (read_options())
 		return -EINVAL;
-	while ((text = next_part(&rest, ','))) {
-		struct setting setting = { .name = next_part(&text, '='), .result = -ENOENT };
-
-		setting.text = text;
-		if (setting.text)
-			for_each_parameter(set_if_named, &setting);
-		if (setting.result && *setting.name)
-			printk(XENLOG_ERR "steelyard: parameter '%s' not set: %d\n", setting.name,
-			       setting.result);
-	}
 	if (!strcmp(opt_sched, sched_steelyard_def.opt_name)) {
 		/* Xen takes the first scheduler with a number, and this one is linked first. */
 		sched_steelyard_def.sched_id = XEN_SCHEDULER_CREDIT2;

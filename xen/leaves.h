@@ -210,7 +210,7 @@ static int __init cf_check steelyard_hypfs_init(void)
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
-	if (policy.governors & 1 << SY_APP_SLICE) {
+	if (sy_wants_packets(&policy)) {
 		hypfs_string_set_reference(&packets_leaf, "");
 		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);
 	}

@@ -7,8 +7,8 @@
  * The life of a vCPU: engine_vcpu_begin(), engine_wake(), [a choice starts it], engine_block(),
  * engine_wake() ..., engine_vcpu_end() once it is blocked. That of a pCPU: engine_pcpu_begin(),
  * engine_choose() whenever it was interrupted, a slice has ended or somebody has blocked,
- * engine_occupy() instead when something that is no vCPU comes, engine_pcpu_end(). Times are those of the policy's clock
- * and never go back from call to call.
+ * engine_occupy() instead when something that is no vCPU comes, engine_pcpu_end(). Times are those of
+ * the policy's clock and never go back from call to call.
  *
  * Where the parts are: state.h what is known of everything, queue.h who waits where and what
  * policies ask for, placement.h whom a wake interrupts, choice.h who runs next, balance.h who

@@ -911,33 +911,19 @@ static void begin_host(void)
 	sample_due_ns = sy_sample_ns(&policy) ? now + sy_sample_ns(&policy) : 0;
 }
 
-static u64 pause_ns(bool jumps)
-{
-	if (jumps && !below(20))
-		return magnitude() >> 8;
-	switch (below(8)) {
-	case 0 ... 3:
-		return 0;
-	case 4 ... 5:
-		return below(100 * SY_US);
-	case 6:
-		return below(5 * SY_MS);
-	default:
-		return below(8) ? below(50 * SY_MS) : below(2 * SY_S);
-	}
-}
-
 static void run_host(u64 steps)
 {
-	/* Looking at everything takes as long as everything is large. */
 	bool jumps = !below(3);
+	u64 pass_ns;
 	u32 every;
 
 	begin_host();
 	check_all();
+	/* Looking at everything takes as long as everything is large. */
 	every = 1 + (engine.pcpus + domain_count * domain_vcpus) / 32;
 	for (step = 0; step < steps; step++) {
-		now = sy_min(now + pause_ns(jumps), extreme ? NOW_EXTREME : NOW_MAX);
+		pass_ns = jumps && !below(20) ? magnitude() >> 8 : pause_ns();
+		now = sy_min(now + pass_ns, extreme ? NOW_EXTREME : NOW_MAX);
 		if (!below(4))
 			whatever_is_due();
 		happen();

@@ -45,4 +45,19 @@ static u64 between(u64 minimum, u64 maximum)
 	}
 }
 
+/* From one thing that happens on a host to the next: mostly at once, so that they meet. */
+static u64 pause_ns(void)
+{
+	switch (below(8)) {
+	case 0 ... 3:
+		return 0;
+	case 4 ... 5:
+		return below(100 * SY_US);
+	case 6:
+		return below(5 * SY_MS);
+	default:
+		return below(8) ? below(50 * SY_MS) : below(2 * SY_S);
+	}
+}
+
 #endif

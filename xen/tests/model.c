@@ -520,20 +520,6 @@ static void end_host_model(void)
 	ASSERT(list_empty(&model_timers) && list_empty(&hosts));
 }
 
-static u64 pause_ns(void)
-{
-	switch (below(8)) {
-	case 0 ... 3:
-		return 0;
-	case 4 ... 5:
-		return below(100 * SY_US);
-	case 6:
-		return below(5 * SY_MS);
-	default:
-		return below(8) ? below(50 * SY_MS) : below(2 * SY_S);
-	}
-}
-
 static void run_host(u64 steps)
 {
 	unsigned int every;

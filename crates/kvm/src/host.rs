@@ -12,6 +12,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
 use steelyard_policy::Policy;
+use steelyard_policy::ffi::sy_wants_packets;
 
 use crate::packets::Packets;
 use crate::skeleton::scheduler::types::bss;
@@ -93,7 +94,7 @@ impl Scheduler {
             .steelyard_ops
             .attach_struct_ops()
             .map_err(|error| KvmError::Refused("start the scheduler", error))?;
-        let asked = policy.governors().any(|governor| governor.name == "app-slice");
+        let asked = sy_wants_packets(policy.parameters());
         Ok(Scheduler { skeleton, _link: link, packets: asked.then(Packets::default) })
     }
 

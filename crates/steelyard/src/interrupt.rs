@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C, and other signals that ask to end. As long as no file is being written the process just ends, in the midst of whatever it
-//! does; while files are being written the writer is asked to give up and to clean up.
+//! Ctrl-C, and other signals that ask to end. As long as no file is being written the process just
+//! ends, in the midst of whatever it does; while files are being written the writer is asked to give
+//! up and to clean up.
 
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -52,6 +53,16 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// Ends the process. The state is held until then, so that nobody begins to write meanwhile.
+    fn end_unless(&self, signal: i32, busy: &[Busy]) {
+        if !busy.contains(&self.busy) {
+            self.bar.finish_and_clear();
+            exit(interrupted(signal));
+        }
+    }
+}
+
 impl Interrupt {
     /// From now on signals are heeded.
     pub fn watch() -> Result<Arc<Interrupt>, Failure> {
@@ -67,11 +78,9 @@ impl Interrupt {
         })?;
         thread::spawn(move || {
             for signal in signals.forever() {
-                in_thread.signal.store(signal, Ordering::Relaxed);
-                in_thread.asked.store(true, Ordering::Relaxed);
+                in_thread.heed(signal);
                 let patient = in_thread.clone();
                 thread::spawn(move || patient.end_late(signal));
-                in_thread.end_unless(signal, &[Busy::Running, Busy::Writing]);
             }
         });
         Ok(interrupt)
@@ -110,13 +119,14 @@ impl Interrupt {
         result
     }
 
-    fn end_unless(&self, signal: i32, busy: &[Busy]) {
-        // Held until the end, so that nobody begins to write meanwhile.
+    /// Asks what is busy to end, or ends the process.
+    fn heed(&self, signal: i32) {
+        // Held meanwhile: what ends by itself because it is asked to is not idle before it is known
+        // to have been busy.
         let state = self.state();
-        if !busy.contains(&state.busy) {
-            state.bar.finish_and_clear();
-            exit(interrupted(signal));
-        }
+        self.signal.store(signal, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+        state.end_unless(signal, &[Busy::Running, Busy::Writing]);
     }
 
     /// Ends what does not heed a signal soon.
@@ -126,7 +136,7 @@ impl Interrupt {
             exit(interrupted(signal));
         }
         thread::sleep(ENDS - SCREEN_ENDS);
-        self.end_unless(signal, &[Busy::Writing]);
+        self.state().end_unless(signal, &[Busy::Writing]);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,4 +150,25 @@ fn is_ignored(signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_because_it_is_asked_to_has_been_busy() {
+        let interrupt = Interrupt::default();
+        let ended = interrupt.until_asked(|asked| {
+            thread::scope(|scope| {
+                let state = interrupt.state();
+                scope.spawn(|| interrupt.heed(SIGTERM));
+                thread::sleep(Duration::from_millis(50));
+                assert!(!asked.load(Ordering::Relaxed), "it may be taken for idle, and ended");
+                drop(state);
+            });
+            asked.load(Ordering::Relaxed)
+        });
+        assert!(ended);
+    }
 }

@@ -13,10 +13,10 @@ static const struct sy_description *const sy_disciplines[SY_DISCIPLINES] = {
 	[SY_FAIR] = &fair_description,
 };
 
-#define SY_GOVERNOR_DESCRIPTION(BIT, name) [BIT] = &name##_description,
+#define SY_GOVERNOR_DESCRIPTION(BIT, name, ...) [BIT] = &name##_description,
 
 static const struct sy_description *const sy_governors[SY_GOVERNORS] = {
-	SY_GOVERNORS_LIST(SY_GOVERNOR_DESCRIPTION)
+	SY_GOVERNORS_LIST(SY_GOVERNOR_DESCRIPTION, )
 };
 
 static const char *const sy_class_names[SY_CLASSES] = {

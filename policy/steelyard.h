@@ -46,6 +46,9 @@
 #include "governor/app_slice.h"
 #include "governor/boost_credit.h"
 #include "governor/cosched.h"
+#ifdef SY_GOVERNORS_MORE_HEADER
+#include SY_GOVERNORS_MORE_HEADER
+#endif
 
 /* From here on symbols, if wanted. What they call stays private to them, and so is inlined. */
 #ifdef SY_SYMBOLS
@@ -53,22 +56,7 @@
 #define SY_FN
 #endif
 
-/* ---- What governors do that is asked in several calls ---- */
-
-/* Whether one of them answers pause loops. */
-static inline bool sy_summons(const struct sy_policy *p)
-{
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, return true;)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-	return false;
-}
-
-/* Whether the vCPU runs because it was summoned. */
-static inline bool sy_in_moment(const struct sy_policy *p, const struct sy_vcpu *v, u64 now)
-{
-	return sy_summons(p) && v->moment_ns > now;
-}
+#include "govern.h"
 
 /* ---- Shape: constant for a policy ---- */
 
@@ -172,16 +160,6 @@ static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *
 	d->settings.weight = sy_clamp(d->settings.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
-/* Works out the slice and the tick in effect: the ones asked for, unless a governor shortens them. */
-static inline void sy_reslice(const struct sy_policy *p, struct sy_domain *d)
-{
-	d->slice_ns = d->settings.slice_ns;
-	d->tick_ns = 0;
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_slice, name##_slice(p, d);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-}
-
 /* The host has set d->id before this. */
 SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 			  const struct sy_settings *settings, u64 vcpus, u64 now)
@@ -204,22 +182,6 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 }
 
 /*
- * The answer to SY_REWEIGH, and part of each change of settings and of each sample: works out the
- * weight in effect. It is the one asked for as the governors that turn this knob make it, each in its
- * turn, in range at the end.
- */
-SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
-{
-	u64 weight = d->settings.weight;
-
-#define SY_DO(BIT, name) \
-	SY_HOOK(BIT, name##_has_weight, weight = sy_min(name##_weight(p, g, d, weight), 1ULL << 36);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-	d->weight = sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
-}
-
-/*
  * An administrator asks for something else. Disciplines follow when they next meet the domain: at
  * a charge, a wake, a tick, an accounting or the end of a period.
  */
@@ -237,9 +199,8 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 	v->timer_ns = 0;
 	v->runnable = 0;
 	v->first = 0;
-	v->moment_ns = 0;
-	v->unspun_ns = SY_FOREVER / 2;
 	v->boost_ns = 0;
+	SY_TELL_GOVERNORS(vcpu_init, p, d, v, now);
 	switch (p->discipline) {
 	case SY_SEDF:
 		sedf_vcpu_init(p, d, v, now);
@@ -265,15 +226,18 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 SY_FN u32 sy_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		  struct sy_vcpu *v, u64 now)
 {
+	u32 request = 0;
+
+	SY_ASK_GOVERNORS(join, p, q, d, v, now);
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_join(p, q, d, v, now);
+		return request | sedf_join(p, q, d, v, now);
 	case SY_CREDIT2:
-		return credit2_join(p, q, d, v, now);
+		return request | credit2_join(p, q, d, v, now);
 	case SY_FAIR:
-		return fair_join(p, q, d, v, now);
+		return request | fair_join(p, q, d, v, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 
@@ -281,15 +245,18 @@ SY_FN u32 sy_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 SY_FN u32 sy_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
+	u32 request = 0;
+
+	SY_ASK_GOVERNORS(leave, p, q, d, v, now);
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_leave(p, q, d, v, now);
+		return request | sedf_leave(p, q, d, v, now);
 	case SY_CREDIT2:
-		return credit2_leave(p, q, d, v, now);
+		return request | credit2_leave(p, q, d, v, now);
 	case SY_FAIR:
-		return fair_leave(p, q, d, v, now);
+		return request | fair_leave(p, q, d, v, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 
@@ -329,17 +296,20 @@ SY_FN void sy_survey_vcpu(const struct sy_policy *p, struct sy_queue *q, struct 
 SY_FN u32 sy_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		  struct sy_vcpu *v, u64 now)
 {
+	u32 request = 0;
+
+	SY_ASK_GOVERNORS(wake, p, q, d, v, now);
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_wake(p, q, d, v, now);
+		return request | sedf_wake(p, q, d, v, now);
 	case SY_CREDIT:
-		return credit_wake(p, q, d, v, now);
+		return request | credit_wake(p, q, d, v, now);
 	case SY_CREDIT2:
-		return credit2_wake(p, q, d, v, now);
+		return request | credit2_wake(p, q, d, v, now);
 	case SY_FAIR:
-		return fair_wake(p, q, d, v, now);
+		return request | fair_wake(p, q, d, v, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 
@@ -364,17 +334,19 @@ SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
+	u32 request = 0;
+
 	v->first = 0;
-	v->moment_ns = 0;
+	SY_ASK_GOVERNORS(block, p, q, d, v, now);
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_block(p, q, d, v, now);
+		return request | sedf_block(p, q, d, v, now);
 	case SY_CREDIT2:
-		return credit2_block(p, q, d, v, now);
+		return request | credit2_block(p, q, d, v, now);
 	case SY_FAIR:
-		return fair_block(p, q, d, v, now);
+		return request | fair_block(p, q, d, v, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 
@@ -403,13 +375,12 @@ SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
  */
 SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	v->unspun_ns = 0;
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, return name##_spin(p, d, v, now);)
-	SY_GOVERNORS_LIST(SY_DO)
+#define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_spin, return name##_spin(p, d, v, now);)
+	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	switch (p->discipline) {
 	case SY_FAIR:
-		return fair_spin(p);
+		return fair_spin(p, v);
 	default:
 		return SY_GANG_NONE;
 	}
@@ -436,10 +407,10 @@ static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queu
 SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const struct sy_domain *d,
 		  struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
 {
-#define SY_DO(BIT, name) \
+#define SY_DO(BIT, name, ...) \
 	SY_HOOK(BIT, name##_has_spin, \
-		return sy_may_borrow(p, q, v, name##_ahead_ns(p)) ? name##_rank(p, v, facts, waited_ns) : 0;)
-	SY_GOVERNORS_LIST(SY_DO)
+		return sy_may_borrow(p, q, v, name##_ahead_ns(p)) ? name##_rank(p, q, d, v, facts, waited_ns, now) : 0;)
+	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	switch (p->discipline) {
 	case SY_FAIR:
@@ -453,8 +424,8 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 now)
 {
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, return name##_summon(p, v);)
-	SY_GOVERNORS_LIST(SY_DO)
+#define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_spin, return name##_summon(p, q, d, v, now);)
+	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	switch (p->discipline) {
 	case SY_FAIR:
@@ -468,10 +439,12 @@ SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct 
 SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		  struct sy_vcpu *v, u32 summoned, u64 now)
 {
-	u32 request = summoned || v->moment_ns ? SY_RESCHEDULE : 0;
+	u32 request = 0;
 
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_spin, if (name##_stays(p)) return request;)
-	SY_GOVERNORS_LIST(SY_DO)
+#define SY_DO(BIT, name, ...) \
+	SY_HOOK(BIT, name##_has_spin, request |= name##_spun(p, q, d, v, summoned, now); \
+		if (name##_stays(p)) return request;)
+	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	if (!sy_summons(p) && p->discipline == SY_FAIR)
 		return fair_spun(p, q, d, v, summoned, now);
@@ -488,32 +461,49 @@ SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
-	v->unspun_ns += ran_ns;
+	u32 request = 0;
+
+	SY_ASK_GOVERNORS(charge, p, q, d, v, ran_ns, now);
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_charge(p, q, d, v, ran_ns, now);
+		return request | sedf_charge(p, q, d, v, ran_ns, now);
 	case SY_CREDIT:
-		return credit_charge(p, q, d, v, ran_ns, now);
+		return request | credit_charge(p, q, d, v, ran_ns, now);
 	case SY_CREDIT2:
-		return credit2_charge(p, q, d, v, ran_ns, now);
+		return request | credit2_charge(p, q, d, v, ran_ns, now);
 	case SY_FAIR:
-		return fair_charge(p, q, d, v, ran_ns, now);
+		return request | fair_charge(p, q, d, v, ran_ns, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 
-/* v->timer_ns has passed. The vCPU may be blocked, waiting or running (then it was charged). */
+/*
+ * sy_vcpu_timer_ns() has passed. The vCPU may be blocked, waiting or running (then it was charged). Who
+ * else waits for a time of its own is not called, and the host's timer is set for that one.
+ */
 SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			struct sy_vcpu *v, u64 now)
 {
+	u32 request = 0;
+
+#define SY_DO(BIT, name, ...) \
+	SY_HOOK(BIT, name##_has_timer_ns, u64 timer_ns = name##_timer_ns(v); \
+		if (timer_ns && timer_ns <= now) request |= name##_vcpu_timer(p, q, d, v, now);)
+	SY_GOVERNORS_LIST(SY_DO, )
+#undef SY_DO
+	if (sy_governs_timers(p)) {
+		request |= SY_TIMER;
+		if (!v->timer_ns || v->timer_ns > now)
+			return request;
+	}
 	switch (p->discipline) {
 	case SY_SEDF:
-		return sedf_vcpu_timer(p, q, d, v, now);
+		return request | sedf_vcpu_timer(p, q, d, v, now);
 	case SY_FAIR:
-		return fair_vcpu_timer(p, q, d, v, now);
+		return request | fair_vcpu_timer(p, q, d, v, now);
 	default:
-		return 0;
+		return request;
 	}
 }
 
@@ -538,7 +528,7 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 {
 	u64 key = 0;
 
-	v->moment_ns = 0;
+	SY_TELL_GOVERNORS(key, p, q, d, v, now);
 	switch (p->discipline) {
 	case SY_SEDF:
 		key = sedf_key(p, q, d, v, now);
@@ -587,12 +577,10 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 				  const struct sy_pcpu *c, const struct sy_vcpu *best,
 				  const struct sy_vcpu *candidate, u64 now)
 {
-	if (sy_summons(p)) {
-		if (best && sy_in_moment(p, best, now))
-			return SY_STOP;
-		if (candidate->first)
-			return SY_TAKE;
-	}
+	if (best && sy_in_moment(p, best, now))
+		return SY_STOP;
+	if (sy_puts_first(p) && candidate->first)
+		return SY_TAKE;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return sedf_consider(p, q, c, best, candidate, now);
@@ -659,9 +647,7 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 {
 	u32 request = 0;
 
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_reset, request |= name##_reset(p, g, d, now);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
+	SY_ASK_GOVERNORS(reset, p, q, g, d, units, now);
 	switch (p->discipline) {
 	case SY_CREDIT2:
 		return request | credit2_reset(p, q, units, now);
@@ -671,13 +657,12 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 }
 
 /* Step 6: the vCPU starts on pCPU c. v->pcpu still says where it ran last. */
-SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
-		    struct sy_vcpu *v, u64 now)
+SY_FN u32 sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+		   struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-#define SY_DO(BIT, name) \
-	SY_HOOK(BIT, name##_has_spin, if (v->first) v->moment_ns = now + name##_moment_ns(p);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
+	u32 request = 0;
+
+	SY_ASK_GOVERNORS(start, p, q, c, d, v, now);
 	v->first = 0;
 	switch (p->discipline) {
 	case SY_SEDF:
@@ -695,6 +680,7 @@ SY_FN void sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	default:
 		break;
 	}
+	return request;
 }
 
 /*
@@ -722,7 +708,11 @@ SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct s
 	default:
 		break;
 	}
-	return sy_in_moment(p, v, now) ? sy_min(slice_ns, v->moment_ns - now) : slice_ns;
+#define SY_DO(BIT, name, ...) \
+	SY_HOOK(BIT, name##_has_slice_ns, slice_ns = sy_min(slice_ns, name##_slice_ns(p, q, c, d, v, now));)
+	SY_GOVERNORS_LIST(SY_DO, )
+#undef SY_DO
+	return slice_ns;
 }
 
 /* ---- Time that passes ---- */
@@ -766,13 +756,13 @@ SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, st
 
 	if (p->discipline != SY_CREDIT)
 		return 0;
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_room_ns, saves |= name##_room_ns(p, d, v) > 0;)
-	SY_GOVERNORS_LIST(SY_DO)
+#define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_room_ns, saves |= name##_room_ns(p, d, v) > 0;)
+	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	request = credit_account_vcpu(p, a, d, v, saves);
-#define SY_DO(BIT, name) \
+#define SY_DO(BIT, name, ...) \
 	SY_HOOK(BIT, name##_has_room_ns, if (saves) name##_save(p, d, v, credit_unused_ns(p, a), credit_account_ns(p));)
-	SY_GOVERNORS_LIST(SY_DO)
+	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	return request;
 }
@@ -781,91 +771,6 @@ SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)
 {
 	if (p->discipline == SY_CREDIT)
 		credit_account_end(p, a);
-}
-
-/* ---- Samples: what governors cannot see by themselves ---- */
-
-/* Time between two samples of the host; 0: no samples. */
-SY_FN u64 sy_sample_ns(const struct sy_policy *p)
-{
-	u64 sample_ns = SY_FOREVER;
-
-#define SY_DO(BIT, name) \
-	SY_HOOK(BIT, name##_has_sample_ns, sample_ns = sy_min(sample_ns, name##_sample_ns(p));)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-	return sample_ns == SY_FOREVER ? 0 : sample_ns;
-}
-
-/* Waits longer than this are late; SY_FOREVER: nobody asks. */
-SY_FN u64 sy_late_ns(const struct sy_policy *p)
-{
-	u64 late_ns = SY_FOREVER;
-
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_late_ns, late_ns = sy_min(late_ns, name##_late_ns(p));)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-	return late_ns;
-}
-
-/* Whether a sample must tell of packets. */
-SY_FN bool sy_wants_packets(const struct sy_policy *p)
-{
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_packets, return true;)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-	return false;
-}
-
-/* The slice of a domain that asks for none; 0: the discipline has no slices. */
-static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
-{
-	switch (p->discipline) {
-	case SY_CREDIT:
-		return credit_slice_parameter(p);
-	case SY_CREDIT2:
-		return p->parameter[CREDIT2_RUN_MAX_NS];
-	case SY_FAIR:
-		return fair_slice_parameter(p, pcpus);
-	default:
-		return 0;
-	}
-}
-
-/*
- * A sample: begin, then sy_sample_domain() for each domain with what was measured of it, then
- * sy_sample_settle() for each, which turns its knobs. No vCPU need be charged before.
- */
-SY_FN void sy_sample_begin(const struct sy_policy *p, struct sy_governor *g, u64 pcpus, u64 now)
-{
-	const struct sy_sampling sampling = {
-		.sample_ns = sy_sample_ns(p),
-		.base_slice_ns = sy_base_slice_ns(p, pcpus),
-		.pcpus = pcpus,
-		.now = now,
-	};
-
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_sample_begin, name##_sample_begin(p, g, &sampling);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-}
-
-SY_FN void sy_sample_domain(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
-			    const struct sy_sample *sample)
-{
-#define SY_DO(BIT, name) \
-	SY_HOOK(BIT, name##_has_sample_domain, name##_sample_domain(p, g, d, sample);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-}
-
-SY_FN void sy_sample_settle(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
-{
-#define SY_DO(BIT, name) SY_HOOK(BIT, name##_has_sample_settle, name##_sample_settle(p, g, d);)
-	SY_GOVERNORS_LIST(SY_DO)
-#undef SY_DO
-	sy_reweigh(p, g, d);
-	sy_reslice(p, d);
 }
 
 /*

@@ -60,9 +60,7 @@
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
 #define SY_ACCOUNTING_WORDS 12
-/* The same for a governor: of the host, of a domain, and for its parameters. */
-#define SY_GOVERNOR_WORDS 8
-#define SY_GOVERNOR_DOMAIN_WORDS 16
+/* The same for the parameters of a governor; room for its state is what it says in the list of governors. */
 #define SY_GOVERNOR_PARAMETER_WORDS 16
 
 #include "governors.h"
@@ -105,26 +103,26 @@ struct sy_domain {
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
 	u64 state[SY_DOMAIN_WORDS];
-	u64 governor[SY_GOVERNORS][SY_GOVERNOR_DOMAIN_WORDS]; /* each governor's own */
+	SY_GOVERNORS_OWN(DOMAIN);
 };
 
 struct sy_vcpu {
-	u64 timer_ns; /* when the host must call sy_vcpu_timer(); 0: never */
+	u64 timer_ns; /* the discipline's part of sy_vcpu_timer_ns(); 0: never */
 	u32 pcpu; /* pCPU it runs on or last ran on; written by the host */
 	u32 runnable; /* 1: running or waiting; written by the host before the call that tells it */
 	u32 index; /* number in its domain, from 0; written by the host before init */
-	u32 first; /* knob: 1: summoned, comes first in its queue until it starts */
-	u32 passed_over; /* 1: it spun and was not summoned the last time; see sy_pass_over() */
-	u64 moment_ns; /* when the moment ends for which it was summoned */
-	u64 boost_ns; /* knob: time that it may still run in the highest priority; disciplines take it */
-	u64 unspun_ns; /* run time since its last pause-loop exit */
+	/* Knobs: written by governors, read and taken by disciplines. */
+	u32 first; /* 1: it comes first in its queue until it starts */
+	u64 boost_ns; /* time that it may still run in the highest priority */
 	u64 state[SY_VCPU_WORDS];
+	SY_GOVERNORS_OWN(VCPU);
 };
 
 struct sy_queue {
 	u32 pcpus; /* pCPUs that this queue serves */
 	u32 queued; /* vCPUs that wait in it, the running ones not counted; written by the host */
 	u64 state[SY_QUEUE_WORDS];
+	SY_GOVERNORS_OWN(QUEUE);
 };
 
 struct sy_pcpu {
@@ -143,7 +141,7 @@ struct sy_accounting {
 /* What governors remember of the whole host; one per host. */
 struct sy_governor {
 	u64 reweigh[2]; /* after REWEIGH: ids of the domains for sy_reweigh(), or 0 */
-	u64 state[SY_GOVERNORS][SY_GOVERNOR_WORDS];
+	SY_GOVERNORS_OWN(HOST);
 };
 
 /* What the host measured of a domain since the sample before, or since the domain began. */
@@ -174,10 +172,10 @@ enum sy_scope {
 
 /* What a call asks of the host, as a set of bits. */
 enum sy_request {
-	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU must choose again */
+	SY_RESCHEDULE = 1 << 0, /* the pCPU of this vCPU must choose again; from sy_sample_settle(): that of each of the domain's */
 	SY_PARK = 1 << 1, /* keep this vCPU off the run queue, runnable or not, until it is unparked */
 	SY_UNPARK = 1 << 2, /* end that; from sy_domain_timer(): for each vCPU of the domain */
-	SY_TIMER = 1 << 3, /* timer_ns of this vCPU has changed */
+	SY_TIMER = 1 << 3, /* sy_vcpu_timer_ns() of this vCPU has changed */
 	SY_DOMAIN_TIMER = 1 << 4, /* timer_ns of this domain has changed */
 	SY_RESORT = 1 << 5, /* ask again for the keys of this queue and sort it, equal keys as they stand */
 	SY_REKEY = 1 << 6, /* ask again for the key of this vCPU if it waits, and whom it preempts */
@@ -194,20 +192,22 @@ enum sy_request {
  * check that nothing else is asked for.
  */
 #define SY_ANSWERS(X) \
-	X(join, 0) \
-	X(leave, SY_SURVEY | SY_DOMAIN_TIMER) \
+	X(join, SY_TIMER) \
+	X(leave, SY_SURVEY | SY_TIMER | SY_DOMAIN_TIMER) \
 	X(wake, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_SURVEY) \
 	X(block, SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER) \
 	X(yield, 0) \
 	X(summon, SY_REKEY | SY_RESCHEDULE) \
 	X(spun, SY_PARK | SY_TIMER | SY_DOMAIN_TIMER | SY_RESCHEDULE) \
+	X(start, SY_TIMER) \
 	X(charge, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_RESCHEDULE | SY_SURVEY) \
 	X(vcpu_timer, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_REKEY | SY_RESCHEDULE) \
 	X(domain_timer, SY_UNPARK | SY_DOMAIN_TIMER) \
 	X(tick, SY_RESCHEDULE | SY_RESORT | SY_BALANCE | SY_REPLACE) \
 	X(account_domain, SY_VISIT | SY_FIRST) \
 	X(account_vcpu, SY_PARK | SY_UNPARK) \
-	X(reset, SY_RESORT | SY_BALANCE | SY_REWEIGH)
+	X(reset, SY_RESORT | SY_BALANCE | SY_REWEIGH) \
+	X(sample_settle, SY_RESCHEDULE)
 
 #define SY_ANSWER(call, requests) SY_MAY_##call = (requests),
 enum sy_answer { SY_ANSWERS(SY_ANSWER) };
@@ -376,13 +376,14 @@ static inline bool sy_interval_ends(u64 *began_ns, u64 interval_ns, u64 sample_n
 }
 
 /*
- * Whether to summon somebody else than this vCPU, which spins itself: yes every first time, no every
- * second. Of a ticket lock's waiters the next in line spins too, and the others wait for it.
+ * Whether to summon somebody else than a vCPU that spins itself, of which it is remembered here: yes
+ * every first time, no every second. Of a ticket lock's waiters the next in line spins too, and the
+ * others wait for it.
  */
-static inline bool sy_pass_over(struct sy_vcpu *v)
+static inline bool sy_pass_over(u32 *passed_over)
 {
-	v->passed_over = !v->passed_over;
-	return v->passed_over;
+	*passed_over = !*passed_over;
+	return *passed_over;
 }
 
 /* A signed value as a key: the order of s64 becomes that of u64. */

@@ -327,7 +327,7 @@ HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
 {
 	struct host_vcpu *v = vcpu_of(e, vcpu);
 
-	set_or_stop(&v->timer, v->engine.state.timer_ns, host_of(e)->now);
+	set_or_stop(&v->timer, sy_vcpu_timer_ns(host_policy(e), &v->engine.state), host_of(e)->now);
 }
 
 HOST_FN void host_domain_timer(struct engine *e, u32 domain)

@@ -308,9 +308,9 @@ static void cf_check vcpu_timer(void *data)
 	struct host_vcpu *v = data;
 	struct host *h = v->domain->host;
 	unsigned long flags;
-	u64 now = enter(h, &flags);
+	u64 now = enter(h, &flags), timer_ns = sy_vcpu_timer_ns(host_policy(&h->engine), &v->engine.state);
 
-	if (v->inserted && v->engine.state.timer_ns && now >= v->engine.state.timer_ns)
+	if (v->inserted && timer_ns && now >= timer_ns)
 		engine_vcpu_timer(&h->engine, v->number, now);
 	leave(h, flags);
 }

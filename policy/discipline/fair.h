@@ -194,8 +194,10 @@ struct fair_vcpu {
 	u64 ran_ns; /* since it was chosen */
 	u64 last_ran_ns;
 	u32 place; /* enum fair_place */
-	u32 protected; /* 1: run to parity: chosen, slice not consumed */
-	u32 skipped; /* 1: it yields to a sibling: the next choice is for another, if that is fair */
+	u32 passed_over; /* 1: it spun and was not yielded to the last time; see sy_pass_over() */
+	u8 protected; /* 1: run to parity: chosen, slice not consumed */
+	u8 skipped; /* 1: it yields to a sibling: the next choice is for another, if that is fair */
+	u8 spins; /* 1: it has not run since its last pause-loop exit */
 	struct fair_average runnable;
 	struct budget_grant grant;
 };
@@ -698,8 +700,9 @@ static inline bool fair_may_come(const struct sy_policy *p, const struct fair_qu
 	       (s64)fair_virtual(granularity_ns, s->weight);
 }
 
-SY_FN enum sy_gang fair_spin(const struct sy_policy *p)
+SY_FN enum sy_gang fair_spin(const struct sy_policy *p, struct sy_vcpu *v)
 {
+	fair_vcpu(v)->spins = 1;
 	return p->parameter[FAIR_PAUSE_LOOP] == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
 }
 
@@ -707,11 +710,12 @@ SY_FN enum sy_gang fair_spin(const struct sy_policy *p)
 SY_FN u64 fair_rank(const struct sy_policy *p, const struct sy_domain *d, struct sy_vcpu *v, u32 facts)
 {
 	const struct fair_domain *fd = (const struct fair_domain *)d->state;
+	struct fair_vcpu *s = fair_vcpu(v);
 	u64 vcpus = sy_clamp(d->vcpus, 1, 1ULL << 32);
 
 	if (facts & SY_PREEMPTED && !(facts & SY_IN_KERNEL))
 		return 0;
-	if (!v->unspun_ns && sy_pass_over(v))
+	if (s->spins && sy_pass_over(&s->passed_over))
 		return 0;
 	return vcpus - (v->index + vcpus - fd->yielded_to % vcpus + vcpus - 1) % vcpus;
 }
@@ -806,6 +810,7 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	s->uncharged = ran - ran_virtual * s->weight;
 	s->vruntime += ran_virtual;
 	s->skipped = 0;
+	s->spins = s->spins && !ran_ns;
 	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
 	s->last_ran_ns = now;
 	if (s->place >= FAIR_WAITING)

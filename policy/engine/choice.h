@@ -249,11 +249,13 @@ ENGINE_FN void engine_start(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 requests;
 
 	c->state.busy = 1;
 	c->state.started_ns = now;
 	c->charged_ns = now;
-	sy_start(host_policy(e), engine_queue_of(e, v), &c->state, &v->state, now);
+	requests = sy_start(host_policy(e), engine_queue_of(e, v), &c->state, engine_domain_of(e, v),
+			    &v->state, now);
 	v->state.pcpu = pcpu;
 	host_starts(e, vcpu, pcpu, now);
 	c->current = vcpu;
@@ -262,6 +264,7 @@ ENGINE_FN void engine_start(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 	v->status = ENGINE_RUNNING;
 	v->since_ns = now;
 	v->woken = 0;
+	engine_answer_timers(e, vcpu, requests);
 	engine_start_tick(e, pcpu, vcpu, now);
 }
 

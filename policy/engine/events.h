@@ -56,7 +56,7 @@ ENGINE_FN void engine_domain_begin(struct engine *e, u32 domain, const struct sy
 
 /*
  * A new vCPU, blocked, that belongs to this pCPU. index: its number in its domain. The host then
- * sets the timer that state.timer_ns asks for.
+ * sets the timer that sy_vcpu_timer_ns() asks for.
  */
 ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 index, u32 pcpu,
 				 u64 now)
@@ -426,6 +426,17 @@ ENGINE_FN void engine_account(struct engine *e, u64 now)
 	sy_account_end(host_policy(e), &e->accounting);
 }
 
+/* Whoever runs of the domain is chosen anew, for another slice perhaps. */
+ENGINE_FN void engine_reschedule_domain(struct engine *e, u32 domain)
+{
+	u32 place = 0, vcpu;
+
+	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
+		if (host_vcpu(e, vcpu)->status == ENGINE_RUNNING)
+			engine_interrupt(e, host_vcpu(e, vcpu)->ran_on);
+	}
+}
+
 /* Every sy_sample_ns(), if that is not 0. */
 ENGINE_FN void engine_sample(struct engine *e, u64 now)
 {
@@ -440,8 +451,13 @@ ENGINE_FN void engine_sample(struct engine *e, u64 now)
 				 &sample);
 	}
 	place = 0;
-	while ((domain = host_next_accounted(e, &place)) != SY_NONE)
-		sy_sample_settle(host_policy(e), &e->governor, &host_domain(e, domain)->state);
+	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
+		u32 requests = sy_sample_settle(host_policy(e), &e->governor,
+						&host_domain(e, domain)->state);
+
+		if (requests & SY_RESCHEDULE)
+			engine_reschedule_domain(e, domain);
+	}
 }
 
 #endif

@@ -58,7 +58,7 @@ HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word);
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu);
 /* engine_balance() of this queue soon; once is enough. */
 HOST_FN void host_balance(struct engine *e, u32 queue);
-/* engine_vcpu_timer() at state.timer_ns, or at no time if that is 0. */
+/* engine_vcpu_timer() at sy_vcpu_timer_ns(), or at no time if that is 0. */
 HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu);
 HOST_FN void host_domain_timer(struct engine *e, u32 domain);
 /* engine_tick() at this time, instead of when it was due; host_ticks(): whether one is due. */

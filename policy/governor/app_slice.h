@@ -114,17 +114,17 @@ struct app_slice_domain {
 	u64 short_ns; /* its slice while it is heterogeneous, else 0 */
 };
 
-_Static_assert(sizeof(struct app_slice) <= SY_GOVERNOR_WORDS * sizeof(u64), "fits");
-_Static_assert(sizeof(struct app_slice_domain) <= SY_GOVERNOR_DOMAIN_WORDS * sizeof(u64), "fits");
+SY_GOVERNOR_FITS(SY_APP_SLICE_HOST_AT, struct app_slice);
+SY_GOVERNOR_FITS(SY_APP_SLICE_DOMAIN_AT, struct app_slice_domain);
 
 static inline struct app_slice *app_slice(struct sy_governor *g)
 {
-	return (struct app_slice *)g->state[SY_APP_SLICE];
+	return (struct app_slice *)(g->governor + SY_APP_SLICE_HOST_AT);
 }
 
 static inline struct app_slice_domain *app_slice_domain(struct sy_domain *d)
 {
-	return (struct app_slice_domain *)d->governor[SY_APP_SLICE];
+	return (struct app_slice_domain *)(d->governor + SY_APP_SLICE_DOMAIN_AT);
 }
 
 static inline u64 app_slice_parameter(const struct sy_policy *p, enum app_slice_parameter name)
@@ -247,14 +247,14 @@ static inline u64 app_slice_next_ns(const struct sy_policy *p, const struct app_
 }
 
 /* All domains were measured. */
-SY_FN void app_slice_sample_settle(const struct sy_policy *p, struct sy_governor *g,
-				   struct sy_domain *d)
+SY_FN u32 app_slice_sample_settle(const struct sy_policy *p, struct sy_governor *g,
+				  struct sy_domain *d)
 {
 	struct app_slice *a = app_slice(g);
 	struct app_slice_domain *ad = app_slice_domain(d);
 
 	if (!a->due)
-		return;
+		return 0;
 	ad->window[ad->next % APP_SLICE_WINDOWS_MAX] = app_slice_measured(a, d, ad);
 	ad->next = (ad->next + 1) % APP_SLICE_WINDOWS_MAX;
 	ad->windows += ad->windows < APP_SLICE_WINDOWS_MAX;
@@ -267,6 +267,7 @@ SY_FN void app_slice_sample_settle(const struct sy_policy *p, struct sy_governor
 	ad->packets = 0;
 	ad->waits = 0;
 	ad->late_waits = 0;
+	return 0;
 }
 
 /* Turns the knobs; a domain may have asked for a shorter slice still. */

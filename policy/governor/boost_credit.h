@@ -12,7 +12,7 @@
  * Xen Summit Tokyo, November 2008: its second improvement. The first is the vintage
  * credit@xen-3.3-fujitsu; both together are `boost-credit`.
  *
- * State: none of its own. Of the vCPU, the boost credit as time: v->boost_ns.
+ * State: none of its own; the boost credit as time is the knob.
  *
  * Signal: what accounting leaves unused. Knob: v->boost_ns, which the discipline spends. Has a
  * meaning only for a discipline with credits that a vCPU can save and a priority before all others:

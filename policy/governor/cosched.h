@@ -18,10 +18,10 @@
  * Source: X. Zhang, Y. Chen, Y. Dong, X. Liu, "Lock-visor: An Efficient Transitory Co-scheduling
  * for MP Guest", ICPP 2012. With fair@cfs it is `lockvisor`.
  *
- * State: of a vCPU whether it is summoned (first), when its moment ends (moment_ns) and how long it
- * has run since its last pause-loop exit (unspun_ns). Nothing of a domain or the host.
+ * State: of a vCPU when its moment ends, how long it has run since its last pause-loop exit, and
+ * whether it was passed over. Nothing of a domain or the host.
  *
- * Signal: sy_spin(). Knob: who comes first in a queue. Has a meaning where what is borrowed is paid
+ * Signal: sy_spin(). Knob: v->first, who comes first in a queue. Has a meaning where what is borrowed is paid
  * back. A reservation of sedf's is a promise that a moment would break. A reset of credit2's clips
  * the credit of those who were kept waiting: beside a spinning domain a rival that only computes was
  * measured at 77 to 99 % of its part.
@@ -89,6 +89,15 @@ enum {
 enum cosched_parameter { COSCHED_PARAMETERS(SY_PARAMETER_INDEX) COSCHED_PARAMETER_COUNT };
 _Static_assert((int)COSCHED_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, "parameters fit");
 
+struct cosched_vcpu {
+	u64 moment_ns; /* when the moment ends for which it was summoned */
+	u64 unspun_ns; /* run time since its last pause-loop exit */
+	u32 passed_over; /* 1: it spun and was not summoned the last time; see sy_pass_over() */
+	u32 unused;
+};
+
+SY_GOVERNOR_FITS(SY_COSCHED_VCPU_AT, struct cosched_vcpu);
+
 /* Ranks: above any wait. */
 #define COSCHED_WAITED_MAX_NS (1ULL << 50)
 #define COSCHED_NOT_SPINNING (1ULL << 51)
@@ -99,10 +108,67 @@ static inline u64 cosched_parameter(const struct sy_policy *p, enum cosched_para
 	return p->governor_parameter[SY_COSCHED][name];
 }
 
+static inline struct cosched_vcpu *cosched_vcpu(struct sy_vcpu *v)
+{
+	return (struct cosched_vcpu *)(v->governor + SY_COSCHED_VCPU_AT);
+}
+
+SY_FN void cosched_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	struct cosched_vcpu *cv = cosched_vcpu(v);
+
+	cv->moment_ns = 0;
+	cv->unspun_ns = SY_FOREVER / 2;
+}
+
+SY_FN u32 cosched_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			struct sy_vcpu *v, u64 now)
+{
+	cosched_vcpu(v)->moment_ns = 0;
+	return 0;
+}
+
+SY_FN void cosched_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		       struct sy_vcpu *v, u64 now)
+{
+	cosched_vcpu(v)->moment_ns = 0;
+}
+
+SY_FN u32 cosched_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
+			struct sy_domain *d, struct sy_vcpu *v, u64 now)
+{
+	if (v->first)
+		cosched_vcpu(v)->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
+	return 0;
+}
+
+SY_FN u32 cosched_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+			 struct sy_vcpu *v, u64 ran_ns, u64 now)
+{
+	cosched_vcpu(v)->unspun_ns += ran_ns;
+	return 0;
+}
+
+SY_FN bool cosched_in_moment(const struct sy_policy *p, const struct sy_vcpu *v, u64 now)
+{
+	return ((const struct cosched_vcpu *)(v->governor + SY_COSCHED_VCPU_AT))->moment_ns > now;
+}
+
+SY_FN u64 cosched_slice_ns(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
+			   const struct sy_domain *d, const struct sy_vcpu *v, u64 now)
+{
+	const struct cosched_vcpu *cv = (const struct cosched_vcpu *)(v->governor + SY_COSCHED_VCPU_AT);
+
+	return cv->moment_ns > now ? cv->moment_ns - now : SY_FOREVER;
+}
+
 /* This vCPU spins. If it was summoned that was in vain: its moment is over. */
 SY_FN enum sy_gang cosched_spin(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	v->moment_ns = v->moment_ns > now ? now : 0;
+	struct cosched_vcpu *cv = cosched_vcpu(v);
+
+	cv->unspun_ns = 0;
+	cv->moment_ns = cv->moment_ns > now ? now : 0;
 	return cosched_parameter(p, COSCHED_SIBLINGS) == COSCHED_BEST ? SY_GANG_BEST : SY_GANG_ALL;
 }
 
@@ -112,9 +178,11 @@ SY_FN u64 cosched_ahead_ns(const struct sy_policy *p)
 }
 
 /* Of one that may borrow time. */
-SY_FN u64 cosched_rank(const struct sy_policy *p, struct sy_vcpu *v, u32 facts, u64 waited_ns)
+SY_FN u64 cosched_rank(const struct sy_policy *p, const struct sy_queue *q, const struct sy_domain *d,
+		       struct sy_vcpu *v, u32 facts, u64 waited_ns, u64 now)
 {
-	bool spins = v->unspun_ns < cosched_parameter(p, COSCHED_SPINNING_NS);
+	struct cosched_vcpu *cv = cosched_vcpu(v);
+	bool spins = cv->unspun_ns < cosched_parameter(p, COSCHED_SPINNING_NS);
 	u64 rank = 1 + sy_min(waited_ns, COSCHED_WAITED_MAX_NS);
 
 	if (v->first || !(facts & SY_PREEMPTED))
@@ -127,12 +195,13 @@ SY_FN u64 cosched_rank(const struct sy_policy *p, struct sy_vcpu *v, u32 facts, 
 		return rank;
 	if (!(facts & SY_IN_KERNEL))
 		return 0;
-	if (spins && (cosched_parameter(p, COSCHED_SPINNERS) == COSCHED_NEVER || sy_pass_over(v)))
+	if (spins && (cosched_parameter(p, COSCHED_SPINNERS) == COSCHED_NEVER || sy_pass_over(&cv->passed_over)))
 		return 0;
 	return rank;
 }
 
-SY_FN u32 cosched_summon(const struct sy_policy *p, struct sy_vcpu *v)
+SY_FN u32 cosched_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
+			 struct sy_vcpu *v, u64 now)
 {
 	v->first = 1;
 	if (cosched_parameter(p, COSCHED_POLICY) == COSCHED_DEFERRED)
@@ -140,9 +209,11 @@ SY_FN u32 cosched_summon(const struct sy_policy *p, struct sy_vcpu *v)
 	return SY_REKEY | SY_RESCHEDULE;
 }
 
-SY_FN u64 cosched_moment_ns(const struct sy_policy *p)
+/* The pCPU of one whose moment is over chooses again, as where somebody was summoned. */
+SY_FN u32 cosched_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+		       struct sy_vcpu *v, u32 summoned, u64 now)
 {
-	return cosched_parameter(p, COSCHED_MOMENT_NS);
+	return summoned || cosched_vcpu(v)->moment_ns ? SY_RESCHEDULE : 0;
 }
 
 SY_FN bool cosched_stays(const struct sy_policy *p)
@@ -150,6 +221,13 @@ SY_FN bool cosched_stays(const struct sy_policy *p)
 	return cosched_parameter(p, COSCHED_SPINNER) == COSCHED_STAYS;
 }
 
+#define cosched_has_vcpu_init 1
+#define cosched_has_block 1
+#define cosched_has_key 1
+#define cosched_has_start 1
+#define cosched_has_charge 1
+#define cosched_has_slice_ns 1
+#define cosched_has_first 1
 #define cosched_has_spin 1
 
 #ifdef SY_DESCRIBE

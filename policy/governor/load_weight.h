@@ -75,17 +75,17 @@ struct load_weight_domain {
 	u64 factor; /* to the weight, in SY_FACTOR_ONE; 0: not sampled yet */
 };
 
-_Static_assert(sizeof(struct load_weight) <= SY_GOVERNOR_WORDS * sizeof(u64), "fits");
-_Static_assert(sizeof(struct load_weight_domain) <= SY_GOVERNOR_DOMAIN_WORDS * sizeof(u64), "fits");
+SY_GOVERNOR_FITS(SY_LOAD_WEIGHT_HOST_AT, struct load_weight);
+SY_GOVERNOR_FITS(SY_LOAD_WEIGHT_DOMAIN_AT, struct load_weight_domain);
 
 static inline struct load_weight *load_weight(struct sy_governor *g)
 {
-	return (struct load_weight *)g->state[SY_LOAD_WEIGHT];
+	return (struct load_weight *)(g->governor + SY_LOAD_WEIGHT_HOST_AT);
 }
 
 static inline struct load_weight_domain *load_weight_domain(struct sy_domain *d)
 {
-	return (struct load_weight_domain *)d->governor[SY_LOAD_WEIGHT];
+	return (struct load_weight_domain *)(d->governor + SY_LOAD_WEIGHT_DOMAIN_AT);
 }
 
 static inline u64 load_weight_parameter(const struct sy_policy *p, enum load_weight_parameter name)
@@ -150,8 +150,8 @@ SY_FN void load_weight_sample_domain(const struct sy_policy *p, struct sy_govern
 }
 
 /* All domains were measured. */
-SY_FN void load_weight_sample_settle(const struct sy_policy *p, struct sy_governor *g,
-				     struct sy_domain *d)
+SY_FN u32 load_weight_sample_settle(const struct sy_policy *p, struct sy_governor *g,
+				    struct sy_domain *d)
 {
 	struct load_weight *l = load_weight(g);
 	struct load_weight_domain *ld = load_weight_domain(d);
@@ -160,11 +160,12 @@ SY_FN void load_weight_sample_settle(const struct sy_policy *p, struct sy_govern
 	u64 mean = sy_divide(l->sum, l->running);
 
 	if (!l->due)
-		return;
+		return 0;
 	/* workload is at most 2^36 */
 	ld->factor = mean ? ld->workload * SY_FACTOR_ONE / mean : SY_FACTOR_ONE;
 	ld->factor = sy_clamp(ld->factor, sy_max(SY_FACTOR_ONE * least / 100, 1),
 			      SY_FACTOR_ONE * most / 100);
+	return 0;
 }
 
 /* The factor is at most 1000 x SY_FACTOR_ONE. */

@@ -62,18 +62,17 @@ struct reset_boost_domain {
 	u64 interval;
 };
 
-_Static_assert(sizeof(struct reset_boost) <= sizeof(((struct sy_governor *)0)->state[0]), "fits");
-_Static_assert(sizeof(struct reset_boost_domain) <= sizeof(((struct sy_domain *)0)->governor[0]),
-	       "fits");
+SY_GOVERNOR_FITS(SY_RESET_BOOST_HOST_AT, struct reset_boost);
+SY_GOVERNOR_FITS(SY_RESET_BOOST_DOMAIN_AT, struct reset_boost_domain);
 
 static inline struct reset_boost *reset_boost(struct sy_governor *g)
 {
-	return (struct reset_boost *)g->state[SY_RESET_BOOST];
+	return (struct reset_boost *)(g->governor + SY_RESET_BOOST_HOST_AT);
 }
 
 static inline struct reset_boost_domain *reset_boost_domain(struct sy_domain *d)
 {
-	return (struct reset_boost_domain *)d->governor[SY_RESET_BOOST];
+	return (struct reset_boost_domain *)(d->governor + SY_RESET_BOOST_DOMAIN_AT);
 }
 
 static inline u64 reset_boost_parameter(const struct sy_policy *p, enum reset_boost_parameter name)
@@ -118,8 +117,8 @@ SY_FN void reset_boost_sample_begin(const struct sy_policy *p, struct sy_governo
 }
 
 /* A vCPU of this domain had a queue reset. */
-SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
-			    u64 now)
+SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_governor *g,
+			    struct sy_domain *d, u64 units, u64 now)
 {
 	struct reset_boost *b = reset_boost(g);
 	struct reset_boost_domain *bd = reset_boost_domain(d);

@@ -15,7 +15,7 @@ static void check(bool holds, const char *format, ...);
 	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) \
 	X(accounting_init) X(queue_init) X(domain_init) X(vcpu_init) X(vcpu_destroy) X(join) X(leave) \
 	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
-	X(charge) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
+	X(charge) X(vcpu_timer_ns) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
 	X(reset_due) X(reset) X(reweigh) X(start) X(slice) X(tick) \
 	X(account_begin) X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) \
 	X(domain_change) X(sample_begin) X(sample_domain) X(sample_settle) X(credit) X(class) X(boosted)
@@ -198,6 +198,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_summon(p, q, d, v, now) ASKS(summon, q, d, v, 0, p, q, d, v, now)
 #define sy_spun(p, q, d, v, ...) ASKS(spun, q, d, v, 0, p, q, d, v, __VA_ARGS__)
 #define sy_charge checked_charge
+#define sy_vcpu_timer_ns(p, v) TELLS(vcpu_timer_ns, 0, 0, v, 0, p, v)
 #define sy_vcpu_timer(p, q, d, v, now) ASKS(vcpu_timer, q, d, v, 0, p, q, d, v, now)
 #define sy_domain_timer(p, d, now) ASKS(domain_timer, 0, d, 0, 0, p, d, now)
 #define sy_key(p, q, d, v, now) TELLS(key, q, d, v, 0, p, q, d, v, now)
@@ -209,7 +210,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_reset_due(p, q, v, next) (reset_for = (v), TELLS(reset_due, q, 0, v, 0, p, q, v, next))
 #define sy_reset checked_reset
 #define sy_reweigh(p, g, d) DOES(reweigh, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d)
-#define sy_start(p, q, c, v, now) DOES(start, q, 0, v, c, 0, p, q, c, v, now)
+#define sy_start(p, q, c, d, v, now) ASKS(start, q, d, v, c, p, q, c, d, v, now)
 #define sy_slice(p, q, c, d, v, ...) checked_slice(TELLS(slice, q, d, v, c, p, q, c, d, v, __VA_ARGS__))
 #define sy_tick(p, a, q, c, d, v, now) ASKS(tick, q, d, v, c, p, a, q, c, d, v, now)
 #define sy_account_begin(...) DOES(account_begin, 0, 0, 0, 0, 0, __VA_ARGS__)
@@ -220,7 +221,8 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_balance_gain(p, from, to, d, v, now) TELLS(balance_gain, from, d, v, 0, p, from, to, d, v, now)
 #define sy_sample_begin(...) DOES(sample_begin, 0, 0, 0, 0, 0, __VA_ARGS__)
 #define sy_sample_domain(p, g, d, sample) DOES(sample_domain, 0, d, 0, 0, 0, p, g, d, sample)
-#define sy_sample_settle(p, g, d) DOES(sample_settle, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d)
+#define sy_sample_settle(p, g, d) \
+	CALL(sample_settle, 0, d, 0, 0, (sy_sample_settle)(p, g, d), answer_ | MAY_TURN_KNOBS)
 #define sy_class(p, v) TELLS(class, 0, 0, v, 0, p, v)
 #define sy_boosted(p, v) TELLS(boosted, 0, 0, v, 0, p, v)
 #define sy_scope(p) TELLS(scope, 0, 0, 0, 0, p)

@@ -1107,7 +1107,7 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 	c->charged_ns = now;
 	c->state.busy = 1;
 	c->state.started_ns = now;
-	sy_start(policy(), &queue_at(v->queue)->state, &c->state, &v->state, now);
+	sy_start(policy(), &queue_at(v->queue)->state, &c->state, &domain_at(v->domain)->state, &v->state, now);
 	v->state.pcpu = pcpu;
 	bpf_spin_unlock(&lock);
 	slice_ns = begin_slice(pcpu, now);

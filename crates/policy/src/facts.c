@@ -10,8 +10,10 @@ void facts(void)
 	CONSTANT(SY_PARAMETER_WORDS);
 	CONSTANT(SY_GOVERNORS);
 	CONSTANT(SY_GOVERNOR_PARAMETER_WORDS);
-	CONSTANT(SY_GOVERNOR_WORDS);
-	CONSTANT(SY_GOVERNOR_DOMAIN_WORDS);
+	CONSTANT(SY_GOVERNORS_HOST_WORDS);
+	CONSTANT(SY_GOVERNORS_DOMAIN_WORDS);
+	CONSTANT(SY_GOVERNORS_VCPU_WORDS);
+	CONSTANT(SY_GOVERNORS_QUEUE_WORDS);
 	CONSTANT(SY_VINTAGES);
 	CONSTANT(SY_VCPU_WORDS);
 	CONSTANT(SY_DOMAIN_WORDS);
@@ -49,11 +51,9 @@ void facts(void)
 	FIELD(sy_vcpu, runnable);
 	FIELD(sy_vcpu, index);
 	FIELD(sy_vcpu, first);
-	FIELD(sy_vcpu, passed_over);
-	FIELD(sy_vcpu, moment_ns);
 	FIELD(sy_vcpu, boost_ns);
-	FIELD(sy_vcpu, unspun_ns);
 	FIELD(sy_vcpu, state);
+	FIELD(sy_vcpu, governor);
 
 	SIZE(sy_domain);
 	FIELD(sy_domain, id);
@@ -68,12 +68,13 @@ void facts(void)
 
 	SIZE(sy_governor);
 	FIELD(sy_governor, reweigh);
-	FIELD(sy_governor, state);
+	FIELD(sy_governor, governor);
 
 	SIZE(sy_queue);
 	FIELD(sy_queue, pcpus);
 	FIELD(sy_queue, queued);
 	FIELD(sy_queue, state);
+	FIELD(sy_queue, governor);
 
 	SIZE(sy_pcpu);
 	FIELD(sy_pcpu, id);

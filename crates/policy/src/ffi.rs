@@ -58,10 +58,6 @@ pub const PARAMETER_WORDS: usize = find(FACTS, "SY_PARAMETER_WORDS");
 pub const GOVERNORS: usize = find(FACTS, "SY_GOVERNORS");
 /// Room for the parameters of a governor.
 pub const GOVERNOR_PARAMETER_WORDS: usize = find(FACTS, "SY_GOVERNOR_PARAMETER_WORDS");
-/// Room for what a governor keeps of the host.
-const GOVERNOR_WORDS: usize = find(FACTS, "SY_GOVERNOR_WORDS");
-/// Room for what a governor keeps of a domain.
-const GOVERNOR_DOMAIN_WORDS: usize = find(FACTS, "SY_GOVERNOR_DOMAIN_WORDS");
 /// Most vintages of a discipline.
 pub const VINTAGES: usize = find(FACTS, "SY_VINTAGES");
 
@@ -139,7 +135,7 @@ state! {
     "sy_vcpu"
     /// `struct sy_vcpu`.
     Vcpu {
-        /// When the host must call [`sy_vcpu_timer`]; 0: never.
+        /// The discipline's part of [`sy_vcpu_timer_ns`]; 0: never.
         timer_ns: u64,
         /// pCPU it runs on or last ran on; written by the host.
         pcpu: u32,
@@ -147,17 +143,11 @@ state! {
         runnable: u32,
         /// Number in its domain; written by the host before init.
         index: u32,
-        /// 1: summoned, comes first in its queue.
+        /// 1: comes first in its queue until it starts.
         first: u32,
-        /// 1: it spun and was passed over the last time.
-        passed_over: u32,
-        /// When its moment ends, if it was summoned.
-        moment_ns: u64,
         /// Time that it may still run in the highest priority.
-        boost_ns: u64,
-        /// Run time since its last pause-loop exit.
-        unspun_ns: u64
-    } state[find(FACTS, "SY_VCPU_WORDS")]
+        boost_ns: u64
+    } state[find(FACTS, "SY_VCPU_WORDS")] governor[find(FACTS, "SY_GOVERNORS_VCPU_WORDS")]
 }
 state! {
     "sy_domain"
@@ -177,7 +167,7 @@ state! {
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
         timer_ns: u64
-    } state[find(FACTS, "SY_DOMAIN_WORDS")] governor[GOVERNORS * GOVERNOR_DOMAIN_WORDS]
+    } state[find(FACTS, "SY_DOMAIN_WORDS")] governor[find(FACTS, "SY_GOVERNORS_DOMAIN_WORDS")]
 }
 state! {
     "sy_governor"
@@ -185,7 +175,7 @@ state! {
     Governor {
         /// After REWEIGH: ids of the domains for [`sy_reweigh`], or 0.
         reweigh: [u64; 2]
-    } state[GOVERNORS * GOVERNOR_WORDS]
+    } governor[find(FACTS, "SY_GOVERNORS_HOST_WORDS")]
 }
 state! {
     "sy_queue"
@@ -195,7 +185,7 @@ state! {
         pcpus: u32,
         /// vCPUs that wait in it, the running ones not counted; written by the host.
         queued: u32
-    } state[find(FACTS, "SY_QUEUE_WORDS")]
+    } state[find(FACTS, "SY_QUEUE_WORDS")] governor[find(FACTS, "SY_GOVERNORS_QUEUE_WORDS")]
 }
 state! {
     "sy_pcpu"
@@ -395,6 +385,7 @@ unsafe extern "C" {
         ran_ns: u64,
         now: u64,
     ) -> u32;
+    pub safe fn sy_vcpu_timer_ns(policy: &Parameters, vcpu: &Vcpu) -> u64;
     pub safe fn sy_vcpu_timer(
         policy: &Parameters,
         queue: &mut Queue,
@@ -471,9 +462,10 @@ unsafe extern "C" {
         policy: &Parameters,
         queue: &mut Queue,
         pcpu: &mut Pcpu,
+        domain: &mut Domain,
         vcpu: &mut Vcpu,
         now: u64,
-    );
+    ) -> u32;
     pub safe fn sy_slice(
         policy: &Parameters,
         queue: &mut Queue,
@@ -515,7 +507,11 @@ unsafe extern "C" {
         domain: &mut Domain,
         sample: &Sample,
     );
-    pub safe fn sy_sample_settle(policy: &Parameters, governor: &mut Governor, domain: &mut Domain);
+    pub safe fn sy_sample_settle(
+        policy: &Parameters,
+        governor: &mut Governor,
+        domain: &mut Domain,
+    ) -> u32;
     pub safe fn sy_load(policy: &Parameters, queue: &mut Queue, now: u64) -> u64;
     pub safe fn sy_balance_gain(
         policy: &Parameters,

@@ -85,8 +85,9 @@ impl Host {
     }
 
     fn start(&mut self, domain: usize, index: usize) {
-        let Host { p, queues, pcpus, vcpus, now, .. } = self;
-        sy_start(p, &mut queues[index], &mut pcpus[index], &mut vcpus[domain][index], *now);
+        let Host { p, queues, pcpus, domains, vcpus, now } = self;
+        let (queue, vcpu) = (&mut queues[index], &mut vcpus[domain][index]);
+        sy_start(p, queue, &mut pcpus[index], &mut domains[domain], vcpu, *now);
     }
 
     fn run(&mut self, domain: usize, index: usize, ran_ns: u64) {
@@ -120,10 +121,15 @@ impl Host {
 
     /// Whether the candidate of this domain would take the pCPU from the other, which runs.
     fn takes(&self, domain: usize, index: usize) -> bool {
+        self.takes_by(&self.p, domain, index)
+    }
+
+    /// The same by another policy.
+    fn takes_by(&self, p: &Parameters, domain: usize, index: usize) -> bool {
         let candidate = &self.vcpus[domain][index];
         let running = Some(&self.vcpus[1 - domain][index]);
         let (queue, pcpu) = (&self.queues[index], &self.pcpus[index]);
-        sy_consider(&self.p, queue, pcpu, running, candidate, self.now) == verdict::TAKE
+        sy_consider(p, queue, pcpu, running, candidate, self.now) == verdict::TAKE
     }
 
     fn slice(&mut self, domain: usize, index: usize) -> u64 {
@@ -240,7 +246,7 @@ fn a_moment_ends_when_its_vcpu_spins_or_blocks() {
         if blocks {
             host.vcpus[OURS][end].runnable = 0;
             host.call(OURS, end, |p, q, d, v, now| sy_block(p, q, d, v, now));
-            assert_eq!(host.vcpus[OURS][end].moment_ns, 0);
+            assert!(host.takes(RIVAL, end));
         } else {
             host.spin(end);
             assert_eq!(host.spun(end, 0), request::RESCHEDULE);
@@ -357,6 +363,9 @@ proptest! {
         let base = ["fair@cfs", "fair@eevdf", "credit"][base];
         let policy = ["instant", "selective", "deferred"][policy];
         let mut host = Host::new(&format!("{base}+cosched"), &with(policy));
+        // What is without cosched, and until when it may be otherwise.
+        let plain = Policy::named(base).unwrap().parameters().clone();
+        let mut kept_until = [0; 4];
         let moment_ns = 100 * US;
         for (what, index, us) in steps {
             host.run(OURS, index, us * US);
@@ -374,16 +383,18 @@ proptest! {
                     host.start(OURS, index);
                     prop_assert_eq!(host.vcpus[OURS][index].first, 0);
                     if first {
+                        kept_until[index] = host.now + moment_ns;
                         prop_assert!(host.slice(OURS, index) <= moment_ns);
                     }
                 }
                 3 => {
                     host.key(OURS, index);
-                    prop_assert_eq!(host.vcpus[OURS][index].moment_ns, 0);
+                    kept_until[index] = 0;
                 }
                 _ => {}
             }
-            prop_assert!(host.vcpus[OURS][index].moment_ns <= host.now + moment_ns);
+            let kept = host.takes_by(&plain, RIVAL, index) && !host.takes(RIVAL, index);
+            prop_assert!(!kept || host.now < kept_until[index]);
         }
     }
 }

@@ -256,7 +256,7 @@ fn a_yield_lets_one_of_lower_priority_go_first() {
         assert_eq!(sy_consider(p, q, c, Some(&ran[0]), waits, now), expected);
         // Once: after its next start it is as before.
         sy_key(p, q, d, &mut ran[0], now);
-        sy_start(p, q, c, &mut ran[0], now);
+        sy_start(p, q, c, d, &mut ran[0], now);
         let later = now + 10 * MS;
         assert_eq!(sy_consider(p, q, c, Some(&ran[0]), waits, later), verdict::STOP);
     }
@@ -498,7 +498,7 @@ proptest! {
                 5 => prop_assert!(sy_consider(&p, &q, &c, Some(&other), v, now) <= verdict::STOP),
                 6 => { sy_look_further(&p, &mut c, Some(v), now); }
                 7 => prop_assert!(sy_steal(&p, &c, Some(&other), &q, v, now) <= verdict::STOP),
-                8 => sy_start(&p, &mut q, &mut c, v, now),
+                8 => { sy_start(&p, &mut q, &mut c, d, v, now); }
                 9 => {
                     let slice_ns = sy_slice(&p, &mut q, &c, d, v, Some(&other), now);
                     prop_assert!((1..=steelyard_policy::FOREVER).contains(&slice_ns));

@@ -110,8 +110,9 @@ impl Bench {
     }
 
     fn start(&mut self, index: usize, now: u64) {
-        let Bench { p, queue, vcpus, .. } = self;
-        sy_start(p, queue, &mut Pcpu::default(), &mut vcpus[index], now);
+        let Bench { p, queue, domains, vcpus } = self;
+        let (domain, vcpu) = (&mut domains[index], &mut vcpus[index]);
+        sy_start(p, queue, &mut Pcpu::default(), domain, vcpu, now);
     }
 }
 
@@ -538,7 +539,8 @@ impl Core {
     fn start(&mut self, index: usize, pcpu: u32) {
         let queue = &mut self.queues[self.queue_of[index]];
         let mut here = self::pcpu(pcpu, 0);
-        sy_start(&self.p, queue, &mut here, &mut self.vcpus[index], S);
+        let (domain, vcpu) = (&mut self.domains[index], &mut self.vcpus[index]);
+        sy_start(&self.p, queue, &mut here, domain, vcpu, S);
         self.vcpus[index].pcpu = pcpu;
     }
 
@@ -910,7 +912,8 @@ impl Host {
             here.charged_ns = self.now;
             here.pcpu.started_ns = self.now;
             task.place = Place::Running;
-            sy_start(&self.p, &mut self.queue, &mut here.pcpu, &mut task.vcpu, self.now);
+            let (domain, vcpu) = (&mut self.domains[task.domain], &mut task.vcpu);
+            sy_start(&self.p, &mut self.queue, &mut here.pcpu, domain, vcpu, self.now);
             task.vcpu.pcpu = number as u32;
         }
         let next = self.waiting.first().map(|&(_, index)| index);

@@ -181,7 +181,8 @@ impl Host {
             let (next, domain) = (cpu.waiting.first(), self.vcpus[v].domain);
             if ran != chosen {
                 let vcpu = &mut self.vcpus[v].vcpu;
-                sy_start(&self.parameters, &mut cpu.queue, &mut cpu.pcpu, vcpu, self.now);
+                let domain = &mut self.domains[domain];
+                sy_start(&self.parameters, &mut cpu.queue, &mut cpu.pcpu, domain, vcpu, self.now);
             }
             let slice_ns = sy_slice(
                 &self.parameters,
@@ -720,8 +721,8 @@ fn a_newly_idle_pcpu_leaves_hot_vcpus_and_short_idle_times() {
     while sy_look_further(&host.parameters, &mut idle, None, host.now) {
         looked += 1;
         host.now += 100 * US;
-        let vcpu = &mut host.vcpus[a].vcpu;
-        sy_start(&host.parameters, &mut host.cpus[1].queue, &mut idle, vcpu, host.now);
+        let (queue, domain) = (&mut host.cpus[1].queue, &mut host.domains[host.vcpus[a].domain]);
+        sy_start(&host.parameters, queue, &mut idle, domain, &mut host.vcpus[a].vcpu, host.now);
     }
     assert_eq!(looked, 7);
     // It is idle for long after all.

@@ -343,10 +343,7 @@ proptest! {
                 2 => sy_charge(&p, &mut q, d, v, ran_ns, now),
                 3 => sy_vcpu_timer(&p, &mut q, d, v, now),
                 4 => sy_leave(&p, &mut q, d, v, now) | sy_join(&p, &mut q, d, v, now),
-                5 => {
-                    sy_start(&p, &mut q, &mut c, v, now);
-                    0
-                }
+                5 => sy_start(&p, &mut q, &mut c, d, v, now),
                 6 => {
                     prop_assert!(sy_key(&p, &mut q, d, v, now) < 3 << 62);
                     0

@@ -235,8 +235,9 @@ impl Host {
             self.queue.queued = self.waiting.len() as u32;
             if let Some(chosen) = chosen {
                 self.pcpu.started_ns = self.now;
-                let v = &mut self.tasks[chosen].vcpu;
-                sy_start(&p, &mut self.queue, &mut self.pcpu, v, self.now);
+                let Task { vcpu, domain, .. } = &mut self.tasks[chosen];
+                let d = &mut self.domains[*domain];
+                sy_start(&p, &mut self.queue, &mut self.pcpu, d, vcpu, self.now);
             }
         }
         self.running = chosen;

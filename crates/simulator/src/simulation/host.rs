@@ -140,7 +140,7 @@ impl Simulation {
 
     pub(super) fn arm_vcpu_timer(&mut self, vcpu: u32) {
         let timer = self.timer_base.vcpu + vcpu;
-        match self.vcpus[vcpu as usize].engine.state.timer_ns {
+        match ffi::sy_vcpu_timer_ns(&self.policy, &self.vcpus[vcpu as usize].engine.state) {
             0 => self.timers.cancel(timer),
             time_ns => self.timers.set(timer, time_ns.saturating_sub(EPOCH_NS)),
         }

@@ -74,7 +74,7 @@
 enum sy_governor_kind { SY_GOVERNORS_LIST(SY_GOVERNOR_BIT, ) SY_GOVERNORS };
 
 /* Where each one's words begin, and how many there are: those of all, since hosts make room before they know a policy. */
-#define SY_GOVERNOR_WORDS(AT, words) AT, AT##_LAST = AT + (words) - 1
+#define SY_GOVERNOR_WORDS(AT, words) AT, AT##_LAST = AT - 1 + (words)
 #define SY_GOVERNOR_HOST(BIT, name, host, domain, vcpu, queue, ...) SY_GOVERNOR_WORDS(BIT##_HOST_AT, host),
 #define SY_GOVERNOR_DOMAIN(BIT, name, host, domain, vcpu, queue, ...) SY_GOVERNOR_WORDS(BIT##_DOMAIN_AT, domain),
 #define SY_GOVERNOR_VCPU(BIT, name, host, domain, vcpu, queue, ...) SY_GOVERNOR_WORDS(BIT##_VCPU_AT, vcpu),

@@ -479,8 +479,8 @@ SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 }
 
 /*
- * sy_vcpu_timer_ns() has passed. The vCPU may be blocked, waiting or running (then it was charged). Who
- * else waits for a time of its own is not called, and the host's timer is set for that one.
+ * sy_vcpu_timer_ns() has passed. The vCPU may be blocked, waiting or running (then it was charged). Whose
+ * own time has not passed is not asked.
  */
 SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			struct sy_vcpu *v, u64 now)
@@ -492,11 +492,8 @@ SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy
 		if (timer_ns && timer_ns <= now) request |= name##_vcpu_timer(p, q, d, v, now);)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
-	if (sy_governs_timers(p)) {
-		request |= SY_TIMER;
-		if (!v->timer_ns || v->timer_ns > now)
-			return request;
-	}
+	if (sy_governs_timers(p) && (!v->timer_ns || v->timer_ns > now))
+		return request;
 	switch (p->discipline) {
 	case SY_SEDF:
 		return request | sedf_vcpu_timer(p, q, d, v, now);

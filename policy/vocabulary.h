@@ -192,7 +192,7 @@ enum sy_request {
  * check that nothing else is asked for.
  */
 #define SY_ANSWERS(X) \
-	X(join, SY_TIMER) \
+	X(join, 0) \
 	X(leave, SY_SURVEY | SY_TIMER | SY_DOMAIN_TIMER) \
 	X(wake, SY_PARK | SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER | SY_SURVEY) \
 	X(block, SY_UNPARK | SY_TIMER | SY_DOMAIN_TIMER) \

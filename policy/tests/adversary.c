@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "more_governors.h"
 #include "../core.c"
 #include "random.h"
 #include "contract.h"
@@ -235,7 +236,7 @@ HOST_FN void host_balance(struct engine *e, u32 queue)
 
 HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
 {
-	vcpu_due_ns[vcpu] = vcpus[vcpu].state.timer_ns;
+	vcpu_due_ns[vcpu] = sy_vcpu_timer_ns(&policy, &vcpus[vcpu].state);
 }
 
 HOST_FN void host_domain_timer(struct engine *e, u32 domain)
@@ -314,159 +315,21 @@ static u32 account_vcpu(struct sy_accounting *a, struct sy_domain *d, struct sy_
 #undef sy_account_vcpu
 #define sy_account_vcpu(p, a, d, v) account_vcpu(a, d, v)
 
+static bool rescheduled[DOMAINS]; /* by the sample that is taken */
+
+static u32 sample_settle(struct sy_governor *g, struct sy_domain *d)
+{
+	u32 requests = sy_sample_settle(&policy, g, d);
+
+	rescheduled[d->id - 1] = requests & SY_RESCHEDULE;
+	return requests;
+}
+#undef sy_sample_settle
+#define sy_sample_settle(p, g, d) sample_settle(g, d)
+
 #include "../engine/engine.h"
 
-/* ---- What must hold ---- */
-
-static void check_vcpu(u32 i)
-{
-	const struct engine_vcpu *v = &vcpus[i];
-	const struct sy_domain *d = &domains[v->domain].state;
-	bool runs = v->status == ENGINE_RUNNING, waits = v->status == ENGINE_WAITING;
-	/* It can still move. */
-	bool moves = v->saving && v->move_to != SY_NONE;
-
-	check(v->state.runnable == (runs || waits), "vCPU %u: runnable is %u", i, v->state.runnable);
-	check(v->queue == pcpus[v->state.pcpu].queue, "vCPU %u is not in the queue of its pCPU", i);
-	check(!runs || pcpus[v->ran_on].current == i, "vCPU %u runs, but not on its pCPU", i);
-	check(!runs || pcpus[v->ran_on].interrupted || engine_may_use(&engine, i, v->ran_on),
-	      "vCPU %u stays on pCPU %u, which it may not use", i, v->ran_on);
-	check(!runs || pcpus[v->ran_on].interrupted || !v->parked, "vCPU %u is parked and runs", i);
-	check(!waits || v->queued != v->parked || (v->saving && !v->queued), "vCPU %u waits, but is lost", i);
-	check(v->saving || runs || v->move_to == SY_NONE, "vCPU %u does not move", i);
-	check(v->saving || !v->unplaced, "vCPU %u interrupts nobody", i);
-	check(moves || pcpus[v->state.pcpu].online, "vCPU %u belongs to pCPU %u, which is gone", i,
-	      v->state.pcpu);
-	check(!runs || pcpus[v->ran_on].interrupted || !v->requeue, "vCPU %u runs on as one that is parked", i);
-	check(waits || !v->queued, "vCPU %u is queued, but does not wait", i);
-	check(extreme || !waits || !v->parked || v->state.timer_ns || d->timer_ns || account_due_ns,
-	      "vCPU %u is parked, and nothing ends it", i);
-	check(v->state.timer_ns == vcpu_due_ns[i], "vCPU %u: its timer was changed and not told", i);
-}
-
-/*
- * PARKED is told of those with work that are kept off a queue, and of nobody else; boosted, of those who come first in
- * their queues.
- */
-static void check_class(u32 i)
-{
-	const struct engine_vcpu *v = &vcpus[i];
-	enum sy_class class = sy_class(&policy, &v->state);
-
-	check(class < SY_CLASSES && !sy_class_name(class) == (class == SY_CLASS_NONE), "class %d", (int)class);
-	check(!v->state.runnable || v->requeue || v->parked == (class == SY_CLASS_PARKED), "vCPU %u is %sparked, of class %d", i,
-	      v->parked ? "" : "not ", (int)class);
-	check(!sy_boosted(&policy, &v->state) || !v->queued || accounted[i] || !v->key,
-	      "vCPU %u is boosted, but comes not first in its queue", i);
-}
-
-/* Asked again, the keys of those who wait are in the order of the queue. */
-static void check_order(u32 q)
-{
-	u64 before = 0;
-	u32 at;
-
-	for (at = 0; at < waiting_count[q]; at++) {
-		u32 i = waiting[q][at];
-		struct sy_queue queue = queues[q].state;
-		struct sy_domain domain = domains[vcpus[i].domain].state;
-		struct sy_vcpu vcpu = vcpus[i].state;
-		u64 key;
-
-		if (accounted[i])
-			continue;
-		key = (sy_key)(&policy, &queue, &domain, &vcpu, now);
-		check(key >= before, "vCPU %u waits in place %u with key %llx, now %llx, behind one with %llx", i,
-		      at, (unsigned long long)vcpus[i].key, (unsigned long long)key, (unsigned long long)before);
-		before = key;
-	}
-}
-
-static void check_pcpu(u32 i)
-{
-	const struct engine_pcpu *c = &pcpus[i];
-	bool is_idle = idle[i / 64] >> i % 64 & 1;
-
-	check(c->interrupted == interrupted[i], "pCPU %u: an interrupt was lost", i);
-	check(is_idle == (c->current == SY_NONE && !interrupted[i] && !c->occupied && c->online),
-	      "pCPU %u is %s", i, is_idle ? "taken for idle" : "forgotten");
-	check(c->current == SY_NONE || (c->online && !c->occupied), "pCPU %u runs vCPU %u at once", i,
-	      c->current);
-	check(c->state.busy == (c->current != SY_NONE), "pCPU %u: busy is %u", i, c->state.busy);
-	check(c->current == SY_NONE || vcpus[c->current].status == ENGINE_RUNNING,
-	      "pCPU %u runs vCPU %u, which does not run", i, c->current);
-}
-
-/* Whether a pCPU is on the way to a choice that this vCPU may be. */
-static bool awaited(u32 vcpu)
-{
-	const struct engine_queue *q = &queues[vcpus[vcpu].queue];
-	u32 c;
-
-	for (c = q->first_pcpu; c < q->end_pcpu; c++) {
-		if (interrupted[c] && pcpus[c].current == SY_NONE && engine_may_use(&engine, vcpu, c))
-			return true;
-	}
-	return false;
-}
-
-/* Who asks its last pCPU first may be kept waiting by that one's ratelimit, as in Xen's credit2. */
-static bool asks_idle_first(u32 queue)
-{
-	return queues[queue].state.pcpus == 1 || policy.discipline != SY_CREDIT2 ||
-	       policy.parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST;
-}
-
-static void check_queue(u32 q)
-{
-	u32 at;
-
-	check(queues[q].state.queued == waiting_count[q], "queue %u counts wrong", q);
-	check((waited[q / 64] >> q % 64 & 1) == !!waiting_count[q], "queue %u is forgotten", q);
-	for (at = 0; at < waiting_count[q]; at++) {
-		u32 i = waiting[q][at], c;
-		bool saving = vcpus[i].saving;
-
-		check(vcpus[i].queued && vcpus[i].queue == q, "vCPU %u is in queue %u too", i, q);
-		check(!at || vcpus[waiting[q][at - 1]].key <= vcpus[i].key, "queue %u is not in order", q);
-		for (c = queues[q].first_pcpu; c < queues[q].end_pcpu; c++)
-			check(saving || !engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) ||
-				      awaited(i) || !asks_idle_first(q),
-			      "pCPU %u is idle and vCPU %u waits for it", c, i);
-	}
-}
-
-static void check_all(void)
-{
-	u32 i, runs = 0, queued = 0, busy = 0, waits = 0, online = 0;
-
-	for (i = 0; i < domain_count * domain_vcpus; i++) {
-		if (!there[i])
-			continue;
-		check_vcpu(i);
-		check_class(i);
-		runs += vcpus[i].status == ENGINE_RUNNING;
-		queued += vcpus[i].queued;
-	}
-	for (i = 0; i < engine.pcpus; i++) {
-		check_pcpu(i);
-		busy += pcpus[i].current != SY_NONE;
-		online += pcpus[i].online;
-	}
-	for (i = 0; i < engine.queues; i++) {
-		check_queue(i);
-		if (!governed && !extreme)
-			check_order(i);
-		waits += waiting_count[i];
-	}
-	check(engine.accounting.pcpus == online, "%u pCPUs are there, accounting takes %llu", online,
-	      (unsigned long long)engine.accounting.pcpus);
-	check(runs == busy && queued == waits, "%u run on %u pCPUs, %u wait in %u places", runs, busy,
-	      queued, waits);
-	for (i = 0; i < domain_count; i++)
-		check(domains[i].state.timer_ns == domain_due_ns[i],
-		      "domain %u: its timer was changed and not told", i);
-}
+#include "invariants.h"
 
 /* ---- What happens ---- */
 
@@ -557,6 +420,7 @@ static void whatever_is_due(void)
 	if (due(sample_due_ns)) {
 		sample_due_ns = now + sy_sample_ns(&policy);
 		engine_sample(&engine, now);
+		check_rescheduled();
 	}
 	for (i = 0; i < engine.queues; i++) {
 		if (unbalanced[i] && below(2)) {
@@ -676,7 +540,7 @@ static void begin_vcpu(u32 vcpu)
 	}
 	there[vcpu] = true;
 	engine_vcpu_begin(&engine, vcpu, vcpu / domain_vcpus, vcpu % domain_vcpus, pcpu, now);
-	vcpu_due_ns[vcpu] = vcpus[vcpu].state.timer_ns;
+	vcpu_due_ns[vcpu] = sy_vcpu_timer_ns(&policy, &vcpus[vcpu].state);
 }
 
 static void change_vcpu(u32 vcpu)

@@ -15,6 +15,7 @@ typedef _Bool bool;
 #define false 0
 
 #define SY_FN static inline __attribute__((always_inline, unused))
+#include "more_governors.h"
 #include "../steelyard.h"
 
 struct arguments {

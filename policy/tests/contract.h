@@ -39,6 +39,7 @@ enum {
 /* What a call was given, any of it null, and how that was. */
 struct given {
 	enum call call;
+	const struct sy_policy *policy;
 	const struct sy_queue *queue;
 	const struct sy_domain *domain;
 	const struct sy_vcpu *vcpu;
@@ -47,10 +48,10 @@ struct given {
 	u32 queue_pcpus, queued, vcpu_pcpu, runnable, index, pcpu_id, busy;
 };
 
-static struct given given(enum call call, const struct sy_queue *q, const struct sy_domain *d,
-			  const struct sy_vcpu *v, const struct sy_pcpu *c)
+static struct given given(enum call call, const struct sy_policy *p, const struct sy_queue *q,
+			  const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_pcpu *c)
 {
-	struct given g = { .call = call, .queue = q, .domain = d, .vcpu = v, .pcpu = c };
+	struct given g = { .call = call, .policy = p, .queue = q, .domain = d, .vcpu = v, .pcpu = c };
 
 	called[call]++;
 	if (q) {
@@ -65,7 +66,7 @@ static struct given given(enum call call, const struct sy_queue *q, const struct
 		g.slice_ns = d->slice_ns;
 	}
 	if (v) {
-		g.vcpu_timer_ns = v->timer_ns;
+		g.vcpu_timer_ns = (sy_vcpu_timer_ns)(p, v);
 		g.vcpu_pcpu = v->pcpu;
 		g.runnable = v->runnable;
 		g.index = v->index;
@@ -93,7 +94,7 @@ static void check_given(const struct given *g, u32 requests)
 	      "%s() writes a field of the pCPU that is the host's", name);
 	check(!v || (v->pcpu == g->vcpu_pcpu && v->runnable == g->runnable && v->index == g->index),
 	      "%s() writes a field of the vCPU that is the host's", name);
-	check(!v || v->timer_ns == g->vcpu_timer_ns || requests & (SY_TIMER | MAY_SET_TIMERS),
+	check(!v || (sy_vcpu_timer_ns)(g->policy, v) == g->vcpu_timer_ns || requests & (SY_TIMER | MAY_SET_TIMERS),
 	      "%s() changes the vCPU's timer and does not tell", name);
 	if (!d)
 		return;
@@ -107,17 +108,22 @@ static void check_given(const struct given *g, u32 requests)
 	      (unsigned long long)d->weight);
 }
 
-#define CALL(name, q, d, v, c, expression, requests) \
+#define CALL(name, p, q, d, v, c, expression, requests) \
 	({ \
-		struct given given_ = given(CALL_##name, q, d, v, c); \
+		struct given given_ = given(CALL_##name, p, q, d, v, c); \
 		__auto_type answer_ = (expression); \
 \
 		check_given(&given_, (requests)); \
 		answer_; \
 	})
-#define ASKS(name, q, d, v, c, ...) CALL(name, q, d, v, c, (sy_##name)(__VA_ARGS__), answer_)
-#define TELLS(name, q, d, v, c, ...) CALL(name, q, d, v, c, (sy_##name)(__VA_ARGS__), 0)
-#define DOES(name, q, d, v, c, may, ...) ((void)CALL(name, q, d, v, c, ((sy_##name)(__VA_ARGS__), 0), may))
+/* The arguments of every call begin with the policy. */
+#define POLICY_OF(p, ...) (p)
+#define ASKS(name, q, d, v, c, ...) \
+	CALL(name, POLICY_OF(__VA_ARGS__, ), q, d, v, c, (sy_##name)(__VA_ARGS__), answer_)
+#define TELLS(name, q, d, v, c, ...) \
+	CALL(name, POLICY_OF(__VA_ARGS__, ), q, d, v, c, (sy_##name)(__VA_ARGS__), 0)
+#define DOES(name, q, d, v, c, may, ...) \
+	((void)CALL(name, POLICY_OF(__VA_ARGS__, ), q, d, v, c, ((sy_##name)(__VA_ARGS__), 0), may))
 
 /* ---- What is more to check of some ---- */
 
@@ -222,7 +228,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_sample_begin(...) DOES(sample_begin, 0, 0, 0, 0, 0, __VA_ARGS__)
 #define sy_sample_domain(p, g, d, sample) DOES(sample_domain, 0, d, 0, 0, 0, p, g, d, sample)
 #define sy_sample_settle(p, g, d) \
-	CALL(sample_settle, 0, d, 0, 0, (sy_sample_settle)(p, g, d), answer_ | MAY_TURN_KNOBS)
+	CALL(sample_settle, p, 0, d, 0, 0, (sy_sample_settle)(p, g, d), answer_ | MAY_TURN_KNOBS)
 #define sy_class(p, v) TELLS(class, 0, 0, v, 0, p, v)
 #define sy_boosted(p, v) TELLS(boosted, 0, 0, v, 0, p, v)
 #define sy_scope(p) TELLS(scope, 0, 0, 0, 0, p)

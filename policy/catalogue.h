@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What has a name: disciplines, governors, published policies, and the classes of vCPUs. For hosts that
+ * What has a name: disciplines, governors, published policies, settings, and the classes of vCPUs. For hosts that
  * read or tell names, after steelyard.h with SY_DESCRIBE.
  */
 #ifndef STEELYARD_CATALOGUE_H
@@ -18,6 +18,20 @@ static const struct sy_description *const sy_disciplines[SY_DISCIPLINES] = {
 static const struct sy_description *const sy_governors[SY_GOVERNORS] = {
 	SY_GOVERNORS_LIST(SY_GOVERNOR_DESCRIPTION, )
 };
+
+static const struct sy_parameter sy_settings_described[] = { SY_SETTINGS(SY_PARAMETER_DESCRIPTION) };
+
+static const struct sy_description sy_settings_description = {
+	.name = "settings",
+	.help = "what an administrator may ask for a domain",
+	.parameters = sizeof(sy_settings_described) / sizeof(sy_settings_described[0]),
+	.parameter = sy_settings_described,
+};
+
+/* Each is a word, in the order of their list. */
+_Static_assert(sizeof(struct sy_settings) ==
+		       sizeof(sy_settings_described) / sizeof(sy_settings_described[0]) * sizeof(u64),
+	       "words");
 
 static const char *const sy_class_names[SY_CLASSES] = {
 	[SY_CLASS_PARKED] = "PARKED",

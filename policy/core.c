@@ -30,6 +30,11 @@ const struct sy_description *sy_describe_governor(u64 governor)
 	return governor < SY_GOVERNORS ? sy_governors[governor] : 0;
 }
 
+const struct sy_description *sy_describe_settings(void)
+{
+	return &sy_settings_description;
+}
+
 /* Null beyond the last one. */
 const struct sy_published *sy_describe_published(u64 number)
 {

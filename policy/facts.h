@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-#define FACT(name, value) __asm__ volatile("\n.ascii \"->" name " %c0\"" \
+/* Not %c0, which has no numbers above 32 bits; the sign that machines put before a number is for the reader to drop. */
+#define FACT(name, value) __asm__ volatile("\n.ascii \"->" name " %0\"" \
 					   : \
 					   : "i"(value))
 #define CONSTANT(name) FACT(#name, name)

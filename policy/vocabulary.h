@@ -64,6 +64,7 @@
 #define SY_GOVERNOR_PARAMETER_WORDS 16
 
 #include "governors.h"
+#include "settings.h"
 
 enum sy_discipline {
 	SY_SEDF,
@@ -79,18 +80,6 @@ struct sy_policy {
 	u64 governors; /* bit 1 << enum sy_governor_kind for each one that works */
 	u64 parameter[SY_PARAMETER_WORDS]; /* indexed by the discipline's own enum */
 	u64 governor_parameter[SY_GOVERNORS][SY_GOVERNOR_PARAMETER_WORDS];
-};
-
-/* What an administrator asks for a domain. Zero stands for "not asked". */
-struct sy_settings {
-	u64 weight; /* 1..65535; 0: 256 */
-	u64 cap_percent; /* of one pCPU; 0: none */
-	u64 slice_ns; /* the longest it wants to run at a time */
-	u64 period_ns; /* sedf: period of each vCPU's reservation */
-	u64 reserved_ns; /* sedf: time reserved in each period */
-	u64 extra_time; /* sedf: 1 if spare time may be used as well */
-	u64 boost_limit_ns; /* boost-credit: most that a vCPU of it saves */
-	u64 boost_percent; /* boost-credit: what it is given of a pCPU, instead of by weight */
 };
 
 struct sy_domain {

@@ -51,8 +51,8 @@ pub fn facts(file: &str) {
         .expect("cargo's directory can be written");
 }
 
-/// Of a line as `.ascii "->NAME VALUE"`.
+/// Of a line as `.ascii "->NAME VALUE"`, the value as the machine's assembler takes it.
 fn fact(line: &str) -> Option<(&str, usize)> {
     let (name, value) = line.split_once("->")?.1.trim_end_matches('"').rsplit_once(' ')?;
-    Some((name, value.parse().ok()?))
+    Some((name, value.trim_start_matches(['$', '#']).parse().ok()?))
 }

@@ -3,6 +3,12 @@
 #include "../../../policy/core.c"
 #include "../../../policy/facts.h"
 
+/* Where it lies, and from what to what it goes. */
+#define SETTING(field, name, unit, least, most, ...) \
+	FIELD(sy_settings, field); \
+	FACT(name " least", least); \
+	FACT(name " most", most);
+
 void facts(void);
 
 void facts(void)
@@ -28,14 +34,7 @@ void facts(void)
 	FIELD(sy_policy, governor_parameter);
 
 	SIZE(sy_settings);
-	FIELD(sy_settings, weight);
-	FIELD(sy_settings, cap_percent);
-	FIELD(sy_settings, slice_ns);
-	FIELD(sy_settings, period_ns);
-	FIELD(sy_settings, reserved_ns);
-	FIELD(sy_settings, extra_time);
-	FIELD(sy_settings, boost_limit_ns);
-	FIELD(sy_settings, boost_percent);
+	SY_SETTINGS(SETTING)
 
 	SIZE(sy_sample);
 	FIELD(sy_sample, interval_ns);

@@ -52,6 +52,24 @@ macro_rules! twin {
     (@ $c:literal, $field:ident, $path:literal) => { concat!($c, ".", $path) };
 }
 
+/// A fact of the core by its name, for constants.
+///
+/// # Panics
+/// At compile time, if there is none of this name.
+#[doc(hidden)]
+pub const fn fact(name: &str) -> u64 {
+    find(FACTS, name) as u64
+}
+
+/// From what to what a setting goes, by the name that scenarios write: the least and the most, constants of
+/// `policy/settings.h`.
+#[macro_export]
+macro_rules! setting_range {
+    ($name:literal) => {
+        ($crate::ffi::fact(concat!($name, " least")), $crate::ffi::fact(concat!($name, " most")))
+    };
+}
+
 /// Room for parameters.
 pub const PARAMETER_WORDS: usize = find(FACTS, "SY_PARAMETER_WORDS");
 /// Governors of the core.
@@ -71,7 +89,8 @@ pub struct Parameters {
     pub(crate) governor_parameter: [[u64; GOVERNOR_PARAMETER_WORDS]; GOVERNORS],
 }
 
-/// What an administrator asks for a domain; zero stands for "not asked": `struct sy_settings`.
+/// What an administrator asks for a domain; zero stands for "not asked": `struct sy_settings`. Ranges and names are in
+/// `policy/settings.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -289,6 +308,7 @@ twin!(FACTS, CPublished, "sy_published": name, meaning);
 unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
+    pub(crate) safe fn sy_describe_settings() -> *const CDescription;
     pub(crate) safe fn sy_describe_published(number: u64) -> *const CPublished;
     pub(crate) safe fn sy_class_name(number: u32) -> *const c_char;
 

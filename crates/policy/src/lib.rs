@@ -215,6 +215,15 @@ pub fn governors() -> &'static [Governor] {
     &ALL
 }
 
+/// What an administrator may ask for a domain, by the names that scenarios write, in the order of [`Settings`]; the
+/// source is where it is heeded.
+pub fn settings() -> &'static [Parameter] {
+    static ALL: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
+        describe(ffi::sy_describe_settings()).map_or(vec![], |settings| settings.parameters)
+    });
+    &ALL
+}
+
 /// Policies that have a name of their own, and what it stands for: a discipline with governors, as
 /// published.
 pub fn published() -> &'static [(&'static str, &'static str)] {

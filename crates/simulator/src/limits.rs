@@ -2,6 +2,8 @@
 //! From what to what each number of a scenario goes. The schema for editors and the checks
 //! ([`crate::config::Setup::validate`]) both take it from here, so that they say the same.
 
+use steelyard_policy::setting_range;
+
 use crate::units::MAX_PCPU;
 
 /// From the least to the most.
@@ -15,6 +17,11 @@ pub struct Range {
 
 const fn range(least: u64, most: u64) -> Range {
     Range { least, most }
+}
+
+/// Of what an administrator asks for a domain, the core says it.
+const fn setting((least, most): (u64, u64)) -> Range {
+    range(least, most)
 }
 
 impl Range {
@@ -59,11 +66,16 @@ pub const DISK_MBYTE_PER_S: Range = range(1, 1_000_000);
 /// vCPUs of a domain.
 pub const VCPUS: Range = range(1, 1024);
 /// Weight of a domain.
-pub const WEIGHT: Range = range(1, 65_535);
+pub const WEIGHT: Range = setting(setting_range!("weight"));
 /// All pCPUs of the largest host.
-pub const CAP_PERCENT: Range = range(0, 100 * PCPUS.most);
-/// The same of a boost.
-pub const BOOST_PERCENT: Range = CAP_PERCENT;
+pub const CAP_PERCENT: Range = setting(setting_range!("cap_percent"));
+const _: () = assert!(CAP_PERCENT.most == 100 * PCPUS.most, "the core has another largest host");
+/// Period of a reservation, in ns.
+pub const SEDF_PERIOD_NS: Range = setting(setting_range!("sedf.period"));
+/// What is reserved of it, in ns.
+pub const SEDF_SLICE_NS: Range = setting(setting_range!("sedf.slice"));
+/// Boost of a domain.
+pub const BOOST_PERCENT: Range = setting(setting_range!("boost.ratio_percent"));
 /// Threads of a task.
 pub const THREADS: Range = range(1, 4096);
 /// vCPUs, and threads, of all domains.

@@ -22,6 +22,14 @@ impl Path {
         range.check(value.into()).map_err(|problem| self.error(key, problem))
     }
 
+    fn within(&self, key: &str, time: Nanoseconds, range: Range) -> Result<(), ConfigError> {
+        if range.contains(time.0) {
+            return Ok(());
+        }
+        let (least, most) = (Nanoseconds(range.least), Nanoseconds(range.most));
+        Err(self.error(key, format!("`{time}`: {least} to {most}")))
+    }
+
     fn positive(&self, key: &str, time: Nanoseconds) -> Result<(), ConfigError> {
         if time.0 > 0 {
             return Ok(());
@@ -126,12 +134,10 @@ impl Setup {
         path.positive("guest_slice", domain.guest_slice)?;
         let asks = |reservation: &&Reservation| reservation.period.0 > 0 || reservation.slice.0 > 0;
         if let Some(Reservation { period, slice, .. }) = domain.sedf.as_ref().filter(asks) {
-            // The limits of Xen 4.5's sedf.
-            if !(Nanoseconds::from_us(10)..=Nanoseconds::from_s(10)).contains(period) {
-                return Err(path.error("sedf.period", format!("`{period}`: 10 us to 10 s")));
-            }
-            if !(Nanoseconds::from_us(5)..=*period).contains(slice) {
-                let problem = format!("`{slice}`: 5 us to the period, which is {period}");
+            path.within("sedf.period", *period, limits::SEDF_PERIOD_NS)?;
+            path.within("sedf.slice", *slice, limits::SEDF_SLICE_NS)?;
+            if slice > period {
+                let problem = format!("`{slice}` is more than the period, which is {period}");
                 return Err(path.error("sedf.slice", problem));
             }
         }

@@ -24,6 +24,7 @@ use steelyard_recording::{
     Ending, History, RecordingError, Snapshot, TraceEventsError, XentraceError, XentraceFile,
     XentraceSurvey, is_xentrace, qemu, read_trace_events,
 };
+use steelyard_simulator::limits;
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use toml_edit::Value;
 
@@ -380,7 +381,7 @@ impl VirtualMachine {
 
 /// The weight for a value that is not one of 1..65535, with a note if it had to be changed.
 fn clamp_weight(weight: u64, notes: &mut Vec<String>) -> u32 {
-    let clamped = weight.clamp(1, 65_535);
+    let clamped = weight.clamp(limits::WEIGHT.least, limits::WEIGHT.most);
     if clamped != weight {
         notes.push(format!("A weight of {weight} is out of range: {clamped} is the nearest."));
     }
@@ -440,7 +441,11 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
             quoted(&process.name),
         );
         if process.weight != 256 {
-            let _ = writeln!(text, "weight = {}", process.weight.clamp(1, 65_535));
+            let _ = writeln!(
+                text,
+                "weight = {}",
+                u64::from(process.weight).clamp(limits::WEIGHT.least, limits::WEIGHT.most)
+            );
         }
         if process.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", process.cap_percent);

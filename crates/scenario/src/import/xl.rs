@@ -3,8 +3,9 @@
 //! `KEY=VALUE`, where a value is a string, a number or a list, and `#` begins a comment; see
 //! xl.cfg(5), "Syntax" and "CPU Allocation".
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
+use steelyard_simulator::limits;
 use steelyard_simulator::units::CpuSet;
 
 use crate::diagnostic::{Diagnostic, Source};
@@ -31,10 +32,12 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
             "name" => machine.name = value.string(source)?.to_owned(),
             "vcpus" => machine.vcpus = number("number of vCPUs", 1..=1024)? as u32,
             "cpu_weight" => {
-                let weight = number("weight", 1..=65_535)? as u64;
+                let weight = number("weight", signed(limits::WEIGHT))? as u64;
                 machine.weight = clamp_weight(weight, &mut machine.notes);
             }
-            "cap" => machine.cap_percent = number("cap in percent", 0..=409_600)? as u32,
+            "cap" => {
+                machine.cap_percent = number("cap in percent", signed(limits::CAP_PERCENT))? as u32
+            }
             "cpus" => cpus = Some(value),
             "maxvcpus" => {
                 let note =
@@ -91,6 +94,10 @@ struct Value<'a> {
     bytes: Range<usize>,
 }
 
+fn signed(range: limits::Range) -> RangeInclusive<i64> {
+    range.least as i64..=range.most as i64
+}
+
 enum Kind<'a> {
     /// A string without its quotes, or a number.
     Text(&'a str),
@@ -111,7 +118,7 @@ impl Value<'_> {
         &self,
         source: &Source,
         what: &str,
-        range: std::ops::RangeInclusive<i64>,
+        range: RangeInclusive<i64>,
     ) -> Result<i64, Diagnostic> {
         whole_number(source, self.bytes.clone(), self.string(source)?, what, range)
     }

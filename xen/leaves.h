@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * /steelyard: the policy, a leaf per parameter, what each vCPU got, and packets that dom0 tells.
+ * /steelyard: the policy, a leaf per parameter, what each vCPU got, what dom0 asks for its domains and which packets
+ * it tells.
  */
 
 /* The text of the leaf /steelyard/vcpus: filled when it is entered, and locked until it is left. */
@@ -66,7 +67,7 @@ struct parameter_leaf {
 	char name[64];
 };
 
-#define VALUE_BYTES 32
+#define VALUE_BYTES 48
 
 static const struct parameter_leaf *parameter_leaf(const struct hypfs_entry *entry)
 {
@@ -172,10 +173,74 @@ static const struct hypfs_funcs packets_funcs = {
 	.findentry = hypfs_leaf_findentry,
 };
 
+/* Asks for a setting of this domain: a word of them all. */
+static int ask(u64 domain_id, unsigned int setting, u64 value)
+{
+	int result = -ENOENT;
+	struct host_domain *d;
+	unsigned long flags;
+	struct host *h;
+
+	spin_lock(&hosts_lock);
+	list_for_each_entry (h, &hosts, in_hosts) {
+		if (!h->begun)
+			continue;
+		enter(h, &flags);
+		d = domain_id < h->domains.room ? domain_of(&h->engine, domain_id) : NULL;
+		if (d) {
+			struct sy_settings settings = d->engine.state.settings;
+
+			((u64 *)&settings)[setting] = value;
+			engine_domain_change(&h->engine, d->number, &settings);
+			result = 0;
+		}
+		leave(h, flags);
+	}
+	spin_unlock(&hosts_lock);
+	return result;
+}
+
+/* "DOMAIN SETTING VALUE", with the names of scenarios; "DOMAIN SETTING" asks for it no more. */
+static int cf_check settings_write(struct hypfs_entry_leaf *leaf,
+				   XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	char text[VALUE_BYTES], *value;
+	const char *rest = text;
+	u64 domain_id, number = 0;
+	unsigned int i;
+	int result = copy_text(text, from, size);
+
+	if (result)
+		return result;
+	if (!parse_number(&rest, &domain_id) || *rest++ != ' ')
+		return -EINVAL;
+	value = strchr(rest, ' ');
+	if (value)
+		*value++ = '\0';
+	for (i = 0; i < ARRAY_SIZE(sy_settings_described); i++) {
+		if (strcmp(rest, sy_settings_described[i].name))
+			continue;
+		if (value)
+			result = parse_value(&sy_settings_described[i], value, &number);
+		return result ?: ask(domain_id, i, number);
+	}
+	return -EINVAL;
+}
+
+static const struct hypfs_funcs settings_funcs = {
+	.enter = hypfs_node_enter,
+	.exit = hypfs_node_exit,
+	.read = hypfs_read_leaf,
+	.write = settings_write,
+	.getsize = hypfs_getsize,
+	.findentry = hypfs_leaf_findentry,
+};
+
 static HYPFS_DIR_INIT(steelyard_dir, "steelyard");
 static HYPFS_DIR_INIT(parameters_dir, "parameters");
 static HYPFS_STRING_INIT(policy_leaf, "policy");
 static HYPFS_VARSIZE_INIT(packets_leaf, XEN_HYPFS_TYPE_STRING, "packets", VALUE_BYTES, &packets_funcs);
+static HYPFS_VARSIZE_INIT(settings_leaf, XEN_HYPFS_TYPE_STRING, "settings", VALUE_BYTES, &settings_funcs);
 static HYPFS_VARSIZE_INIT(statistics_leaf, XEN_HYPFS_TYPE_STRING, "vcpus", 0, &statistics_funcs);
 
 static bool cf_check add_parameter(const char *name, const struct sy_parameter *parameter, u64 *value,
@@ -210,6 +275,8 @@ static int __init cf_check steelyard_hypfs_init(void)
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
+	hypfs_string_set_reference(&settings_leaf, "");
+	hypfs_add_leaf(&steelyard_dir, &settings_leaf, true);
 	if (sy_wants_packets(&policy)) {
 		hypfs_string_set_reference(&packets_leaf, "");
 		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);

@@ -14,6 +14,19 @@ fn page(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/governors").join(name)
 }
 
+/// What tells of governors one by one tells of each of them.
+#[test]
+fn tables_have_every_governor() {
+    for table in ["README.md", "docs/scenario.md", "docs/xen.md", "docs/kvm.md"] {
+        let text = fs::read_to_string(page("../..").join(table)).unwrap();
+        for governor in governors() {
+            let starts = [format!("| `{}` |", governor.name), format!("| [`{}`](", governor.name)];
+            let told = text.lines().any(|line| starts.iter().any(|start| line.starts_with(start)));
+            assert!(told, "{table} has no row of {}", governor.name);
+        }
+    }
+}
+
 fn default(parameter: &Parameter) -> String {
     match parameter.unit {
         "ns" if parameter.defaults[0] > 0 => Nanoseconds(parameter.defaults[0]).to_string(),

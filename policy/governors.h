@@ -40,7 +40,8 @@
  * Knobs:
  *	u64 NAME_weight(p, g, d, weight)	the weight instead of this one, which is at most 2^36
  *	void NAME_slice(p, d)			may shorten d->slice_ns and set d->tick_ns
- *	NAME_has_first alone			it sets v->first: at the next choice that one is taken
+ *	NAME_has_first alone			it sets v->first, of one that is about to be queued (wake) or waits (then
+ *						with SY_REKEY): at the next choice of its queue that one is taken
  *	u64 NAME_room_ns(p, d, v)		how much more boost the vCPU may save, at an accounting
  *	void NAME_save(p, d, v, unused_ns, account_ns)	after that, if there is room: what it left unused
  *

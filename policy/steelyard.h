@@ -29,7 +29,7 @@
  *	6. c->busy and c->started_ns set, sy_start() if the chosen one is not who ran.
  *	7. sy_slice(), with the same now as 6: choose again when that much time has
  *	   passed.
- * Who was summoned comes first in its queue (key 0) and runs for a moment, the usual way.
+ * Whom a governor puts first (v->first) has key 0 and is taken; who was summoned then runs for a moment.
  * Where something else than a vCPU takes a pCPU for a while, the vCPU that it
  * interrupted is who ran at the next choice.
  */

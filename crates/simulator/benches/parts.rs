@@ -53,7 +53,7 @@ fn timer_set_again(bencher: Bencher, timers: u32) {
 /// The first of a queue of so many leaves it, and comes again with another key.
 #[divan::bench(args = [2, 8, 32, 128])]
 fn run_queue_remove_and_insert(bencher: Bencher, length: u32) {
-    let mut queue = RunQueue::default();
+    let mut queue = RunQueue::<u32>::default();
     let mut keys: Vec<u64> = (0..length).map(u64::from).collect();
     (0..length).for_each(|vcpu| queue.insert(keys[vcpu as usize], vcpu));
     bencher.bench_local(|| {

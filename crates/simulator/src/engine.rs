@@ -6,10 +6,8 @@ use std::ptr::null;
 
 use steelyard_policy::{Parameters, Settings, ffi, twin};
 
+use crate::numbers::{DomainNumber, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::run_queue::Waiting;
-
-/// No index.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// `enum engine_status`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,10 +28,10 @@ pub(crate) struct Vcpu {
     pub since_ns: u64,
     pub parked_ns: u64,
     pub status: Status,
-    pub domain: u32,
-    pub queue: u32,
-    pub ran_on: u32,
-    pub move_to: u32,
+    pub domain: DomainNumber,
+    pub queue: QueueNumber,
+    pub ran_on: PcpuNumber,
+    move_to: PcpuNumber,
     pub queued: bool,
     pub parked: bool,
     requeue: bool,
@@ -48,26 +46,26 @@ pub(crate) struct Vcpu {
 pub(crate) struct Domain {
     pub state: ffi::Domain,
     pub resets: u64,
-    pub first_vcpu: u32,
-    pub end_vcpu: u32,
+    pub first_vcpu: VcpuNumber,
+    pub end_vcpu: VcpuNumber,
 }
 
 /// `struct simulated_queue`
 #[repr(C)]
 pub(crate) struct Queue {
     pub state: ffi::Queue,
-    pub first_pcpu: u32,
-    pub end_pcpu: u32,
+    pub first_pcpu: PcpuNumber,
+    pub end_pcpu: PcpuNumber,
     balances: u32,
-    pub waiting: *const Waiting,
-    pub members: *const u32,
+    pub waiting: *const Waiting<VcpuNumber>,
+    pub members: *const VcpuNumber,
     pub waiting_count: u32,
     pub members_count: u32,
 }
 
 impl Queue {
     /// Of these pCPUs, empty.
-    pub fn of(pcpus: &std::ops::Range<u32>) -> Queue {
+    pub fn of(pcpus: &std::ops::Range<PcpuNumber>) -> Queue {
         Queue {
             state: ffi::Queue::default(),
             first_pcpu: pcpus.start,
@@ -88,9 +86,9 @@ pub(crate) struct Pcpu {
     pub state: ffi::Pcpu,
     charged_ns: u64,
     tick_ns: u64,
-    pub current: u32,
-    queue: u32,
-    paused: u32,
+    pub current: VcpuNumber,
+    queue: QueueNumber,
+    paused: VcpuNumber,
     pub interrupted: bool,
     occupied: bool,
     online: bool,
@@ -127,10 +125,10 @@ pub(crate) struct Tables {
     pub pcpu_bytes: u32,
     pub allowed: *const u64,
     pub idle: *const u64,
-    pub waited: *const u64,
+    pub waited: *mut u64,
     pub words: u32,
     pub account_count: u32,
-    pub account_order: *const u32,
+    pub account_order: *const DomainNumber,
 }
 
 impl Default for Host {
@@ -159,7 +157,7 @@ impl Default for Host {
                 pcpu_bytes: 0,
                 allowed: null(),
                 idle: null(),
-                waited: null(),
+                waited: null_mut(),
                 words: 0,
                 account_count: 0,
                 account_order: null(),
@@ -169,7 +167,8 @@ impl Default for Host {
 }
 
 include!(concat!(env!("OUT_DIR"), "/facts.rs"));
-twin!(FACTS, Waiting, "waiting": key, vcpu);
+type WaitingVcpu = Waiting<VcpuNumber>;
+twin!(FACTS, WaitingVcpu, "waiting": key, who = "vcpu");
 twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
     requeue, woken, saving, unplaced);
 twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engine.resets", first_vcpu, end_vcpu);
@@ -192,31 +191,31 @@ pub(crate) const VCPU_ALLOWED: usize = ffi::find(FACTS, "simulated_vcpu.allowed"
 // something that is there. It calls back (`simulation/host.rs`), keeps no pointer, and is defined for every time.
 unsafe extern "C" {
     pub(crate) fn simulated_begin(host: *mut Host);
-    pub(crate) fn simulated_queue_begin(host: *mut Host, queue: u32);
+    pub(crate) fn simulated_queue_begin(host: *mut Host, queue: QueueNumber);
     pub(crate) fn simulated_domain_begin(
         host: *mut Host,
-        domain: u32,
+        domain: DomainNumber,
         settings: &Settings,
         vcpus: u64,
         now: u64,
     );
     pub(crate) fn simulated_vcpu_begin(
         host: *mut Host,
-        vcpu: u32,
-        domain: u32,
+        vcpu: VcpuNumber,
+        domain: DomainNumber,
         index: u32,
-        pcpu: u32,
+        pcpu: PcpuNumber,
         now: u64,
     );
-    pub(crate) fn simulated_wake(host: *mut Host, vcpu: u32, now: u64);
-    pub(crate) fn simulated_block(host: *mut Host, pcpu: u32, now: u64);
-    pub(crate) fn simulated_spin(host: *mut Host, pcpu: u32, now: u64);
-    pub(crate) fn simulated_interrupt_pcpu(host: *mut Host, pcpu: u32);
-    pub(crate) fn simulated_choose(host: *mut Host, pcpu: u32, now: u64) -> u64;
-    pub(crate) fn simulated_balance_queue(host: *mut Host, queue: u32, now: u64);
-    pub(crate) fn simulated_tick_of(host: *mut Host, pcpu: u32, now: u64);
-    pub(crate) fn simulated_vcpu_timer_of(host: *mut Host, vcpu: u32, now: u64);
-    pub(crate) fn simulated_domain_timer_of(host: *mut Host, domain: u32, now: u64);
+    pub(crate) fn simulated_wake(host: *mut Host, vcpu: VcpuNumber, now: u64);
+    pub(crate) fn simulated_block(host: *mut Host, pcpu: PcpuNumber, now: u64);
+    pub(crate) fn simulated_spin(host: *mut Host, pcpu: PcpuNumber, now: u64);
+    pub(crate) fn simulated_interrupt_pcpu(host: *mut Host, pcpu: PcpuNumber);
+    pub(crate) fn simulated_choose(host: *mut Host, pcpu: PcpuNumber, now: u64) -> u64;
+    pub(crate) fn simulated_balance_queue(host: *mut Host, queue: QueueNumber, now: u64);
+    pub(crate) fn simulated_tick_of(host: *mut Host, pcpu: PcpuNumber, now: u64);
+    pub(crate) fn simulated_vcpu_timer_of(host: *mut Host, vcpu: VcpuNumber, now: u64);
+    pub(crate) fn simulated_domain_timer_of(host: *mut Host, domain: DomainNumber, now: u64);
     pub(crate) fn simulated_account(host: *mut Host, now: u64);
     pub(crate) fn simulated_sample_all(host: *mut Host, now: u64);
 }

@@ -58,7 +58,7 @@ struct simulated_tables {
 	/* Sets, of so many words each. */
 	const u64 *allowed;
 	const u64 *idle;
-	const u64 *waited;
+	u64 *waited;
 	u32 words;
 	u32 account_count;
 	const u32 *account_order;
@@ -78,7 +78,6 @@ void simulated_sort(void *simulation, u32 queue);
 void simulated_change_queue(void *simulation, u32 vcpu, u32 from, u32 to);
 void simulated_account_first(void *simulation, u32 place);
 void simulated_set_idle(void *simulation, u32 pcpu, bool idle);
-void simulated_set_waited(void *simulation, u32 queue, bool waited);
 void simulated_interrupt(void *simulation, u32 pcpu);
 void simulated_balance(void *simulation, u32 queue);
 void simulated_vcpu_timer(void *simulation, u32 vcpu);
@@ -196,7 +195,9 @@ HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
 
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
 {
-	simulated_set_waited(host_of(e)->simulation, queue, waited);
+	u64 *word = &tables(e)->waited[queue / 64], bit = 1ULL << queue % 64;
+
+	*word = waited ? *word | bit : *word & ~bit;
 }
 
 HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)

@@ -47,6 +47,7 @@ mod fairness;
 mod idleness;
 pub mod limits;
 pub mod measure;
+mod numbers;
 mod random;
 mod run_queue;
 mod simulation;

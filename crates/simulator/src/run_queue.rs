@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run queue: waiting vCPUs in the order of the keys that the policy gave them, the lowest first,
+//! A run queue: waiting vCPUs, or threads in a guest, in the order of the keys that the policy gave them, the lowest first,
 //! equal keys first come, first served.
 //!
 //! A sorted slice with room on both sides: an insertion moves the shorter side, which for the tens
 //! of vCPUs that wait in a real queue is cheaper than any tree, and walking it in order is what
 //! policies ask for.
 
-/// A place in a queue: `struct waiting` of `host.c`.
+/// A place in a queue: `struct waiting` of `host.c`, if of a vCPU.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiting<T> {
     pub key: u64,
-    pub vcpu: u32,
+    pub who: T,
 }
 
-#[derive(Default)]
-pub(crate) struct RunQueue {
+pub(crate) struct RunQueue<T> {
     /// The waiting ones from `first` on; what is before them is room.
-    entries: Vec<Waiting>,
+    entries: Vec<Waiting<T>>,
     first: usize,
 }
 
-impl RunQueue {
+impl<T> Default for RunQueue<T> {
+    fn default() -> Self {
+        RunQueue { entries: vec![], first: 0 }
+    }
+}
+
+impl<T: Copy + PartialEq> RunQueue<T> {
     #[inline]
-    pub fn waiting(&self) -> &[Waiting] {
+    pub fn waiting(&self) -> &[Waiting<T>] {
         &self.entries[self.first..]
     }
 
-    pub fn insert(&mut self, key: u64, vcpu: u32) {
+    pub fn insert(&mut self, key: u64, who: T) {
         let length = self.entries.len();
         if length == self.entries.capacity() && self.first >= length / 2 {
             // Rather than growing for ever.
@@ -43,20 +48,20 @@ impl RunQueue {
                     let before = self.first..self.first + place;
                     self.first -= 1;
                     self.entries.copy_within(before, self.first);
-                    self.entries[self.first + place] = Waiting { key, vcpu };
+                    self.entries[self.first + place] = Waiting { key, who };
                 } else {
-                    self.entries.insert(self.first + place, Waiting { key, vcpu });
+                    self.entries.insert(self.first + place, Waiting { key, who });
                 }
             }
-            _ => self.entries.push(Waiting { key, vcpu }),
+            _ => self.entries.push(Waiting { key, who }),
         }
     }
 
-    /// The vCPU must be in the queue with this key.
+    /// It must be in the queue with this key.
     #[inline(always)]
-    pub fn remove(&mut self, key: u64, vcpu: u32) {
+    pub fn remove(&mut self, key: u64, who: T) {
         // Mostly it is the first.
-        if self.first() == Some(vcpu) {
+        if self.first() == Some(who) {
             self.first += 1;
             if self.first == self.entries.len() {
                 self.entries.clear();
@@ -66,7 +71,7 @@ impl RunQueue {
         }
         let waiting = self.waiting();
         let place = waiting.partition_point(|other| other.key < key);
-        let offset = waiting[place..].iter().position(|other| other.vcpu == vcpu);
+        let offset = waiting[place..].iter().position(|other| other.who == who);
         debug_assert!(offset.is_some());
         if let Some(offset) = offset {
             self.entries.remove(self.first + place + offset);
@@ -79,20 +84,20 @@ impl RunQueue {
     }
 
     #[inline]
-    pub fn first(&self) -> Option<u32> {
-        self.waiting().first().map(|first| first.vcpu)
+    pub fn first(&self) -> Option<T> {
+        self.waiting().first().map(|first| first.who)
     }
 
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.waiting().iter().map(|waiting| waiting.vcpu)
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        self.waiting().iter().map(|waiting| waiting.who)
     }
 
-    /// Gives every vCPU a new key and sorts; equal keys stay in the order in which they stand.
-    pub fn resort(&mut self, mut key: impl FnMut(u32) -> u64) {
+    /// Gives each a new key and sorts; equal keys stay in the order in which they stand.
+    pub fn resort(&mut self, mut key: impl FnMut(T) -> u64) {
         let waiting = &mut self.entries[self.first..];
         for entry in &mut *waiting {
-            entry.key = key(entry.vcpu);
+            entry.key = key(entry.who);
         }
         // Insertion sort: stable, without allocation, and linear on what is nearly sorted.
         for end in 1..waiting.len() {

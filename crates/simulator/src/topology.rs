@@ -7,6 +7,7 @@ use std::ops::Range;
 use steelyard_policy::Scope;
 
 use crate::config::Host;
+use crate::numbers::{Number, PcpuNumber};
 
 /// The shape of the host.
 #[derive(Clone, Debug)]
@@ -25,16 +26,16 @@ impl Topology {
         }
     }
 
-    pub fn same_core(&self, a: u32, b: u32) -> bool {
-        a / self.threads_per_core == b / self.threads_per_core
+    pub fn same_core(&self, a: PcpuNumber, b: PcpuNumber) -> bool {
+        a.0 / self.threads_per_core == b.0 / self.threads_per_core
     }
 
-    pub fn same_socket(&self, a: u32, b: u32) -> bool {
-        a / self.pcpus_per_socket == b / self.pcpus_per_socket
+    pub fn same_socket(&self, a: PcpuNumber, b: PcpuNumber) -> bool {
+        a.0 / self.pcpus_per_socket == b.0 / self.pcpus_per_socket
     }
 
     /// Which pCPUs share a run queue: consecutive ones, at most `maximum` each.
-    pub fn queues(&self, scope: Scope, maximum: u64) -> Vec<Range<u32>> {
+    pub fn queues(&self, scope: Scope, maximum: u64) -> Vec<Range<PcpuNumber>> {
         let size = match scope {
             Scope::Pcpu => 1,
             Scope::Core => self.threads_per_core,
@@ -46,23 +47,21 @@ impl Topology {
             .step_by(size as usize)
             .flat_map(|first| {
                 let end = (first + size).min(self.pcpus);
-                (first..end).step_by(part).map(move |from| from..(from + part as u32).min(end))
+                (first..end)
+                    .step_by(part)
+                    .map(move |from| Number::new(from)..Number::new((from + part as u32).min(end)))
             })
             .collect()
     }
 }
 
-/// A set of pCPUs, or of queues, as bits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A set of pCPUs, as bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(Box<[u64]>);
 
 impl Mask {
-    pub fn empty(size: u32) -> Self {
-        Mask(vec![0; size.div_ceil(64) as usize].into())
-    }
-
-    pub fn of(size: u32, members: impl IntoIterator<Item = u32>) -> Self {
-        let mut mask = Mask::empty(size);
+    pub fn of(size: u32, members: impl IntoIterator<Item = PcpuNumber>) -> Self {
+        let mut mask = Mask(vec![0; size.div_ceil(64) as usize].into());
         for member in members {
             mask.insert(member);
         }
@@ -70,18 +69,18 @@ impl Mask {
     }
 
     #[inline]
-    pub fn insert(&mut self, member: u32) {
-        self.0[member as usize / 64] |= 1 << (member % 64);
+    pub fn insert(&mut self, member: PcpuNumber) {
+        self.0[member.0 as usize / 64] |= 1 << (member.0 % 64);
     }
 
     #[inline]
-    pub fn remove(&mut self, member: u32) {
-        self.0[member as usize / 64] &= !(1 << (member % 64));
+    pub fn remove(&mut self, member: PcpuNumber) {
+        self.0[member.0 as usize / 64] &= !(1 << (member.0 % 64));
     }
 
     #[inline]
-    pub fn contains(&self, member: u32) -> bool {
-        self.0[member as usize / 64] >> (member % 64) & 1 != 0
+    pub fn contains(&self, member: PcpuNumber) -> bool {
+        self.0[member.0 as usize / 64] >> (member.0 % 64) & 1 != 0
     }
 
     /// Its bits, 64 to a word.
@@ -102,11 +101,15 @@ mod tests {
         for scope in [Scope::Pcpu, Scope::Core, Scope::Socket, Scope::All] {
             for maximum in [1, 3, 16, 1000] {
                 let queues = topology.queues(scope, maximum);
-                let all: Vec<_> = queues.iter().cloned().flatten().collect();
+                let all: Vec<_> =
+                    queues.iter().cloned().flat_map(Number::range).map(|n| n.0).collect();
                 assert_eq!(all, (0..40).collect::<Vec<_>>());
-                assert!(queues.iter().all(|queue| queue.len() as u64 <= maximum));
+                let sizes = queues.iter().map(|queue| queue.end.0 - queue.start.0);
+                assert!(sizes.map(u64::from).all(|size| size <= maximum));
             }
         }
-        assert_eq!(topology.queues(Scope::Socket, 16), [0..16, 16..20, 20..36, 36..40]);
+        let bounds = [0..16, 16..20, 20..36, 36..40];
+        let bounds = bounds.map(|queue| Number::new(queue.start)..Number::new(queue.end));
+        assert_eq!(topology.queues(Scope::Socket, 16), bounds);
     }
 }

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 
 use crate::config::GuestLocks;
 use crate::engine::Status;
+use crate::numbers::{DomainNumber, Number, PcpuNumber, TaskNumber, ThreadNumber, VcpuNumber};
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
-use super::{Domain, NONE, Simulation, Thread, Vcpu};
+use super::{Domain, Simulation, Thread, Vcpu};
 
 /// How much CPU time a sleeper may have missed and still catch up, and how far behind a thread must
 /// be to preempt when it wakes: Linux's defaults on one CPU.
@@ -25,7 +26,7 @@ pub(super) struct GuestKernel {
     slice_ns: u64,
     locks: GuestLocks,
     /// Threads that wait for a vCPU, by virtual run time.
-    ready: RunQueue,
+    ready: RunQueue<ThreadNumber>,
     /// Since when there is none, if there is none.
     emptied_ns: u64,
     /// The virtual run time of who was picked last; never goes back.
@@ -46,20 +47,20 @@ impl GuestKernel {
 
 /// The thread that holds it and those that want it, first come first.
 pub(super) struct SpinLock {
-    holder: u32,
-    waiters: VecDeque<u32>,
+    holder: ThreadNumber,
+    waiters: VecDeque<ThreadNumber>,
 }
 
 impl Default for SpinLock {
     fn default() -> Self {
-        SpinLock { holder: NONE, waiters: VecDeque::new() }
+        SpinLock { holder: Number::NONE, waiters: VecDeque::new() }
     }
 }
 
 /// What there is to take, or those that wait for it.
 pub(super) struct Semaphore {
     count: u32,
-    waiters: VecDeque<u32>,
+    waiters: VecDeque<ThreadNumber>,
 }
 
 impl Semaphore {
@@ -148,15 +149,15 @@ impl Vcpu {
 impl Simulation {
     /// Works out what the guest on this pCPU did up to now.
     #[inline(always)]
-    pub(super) fn progress(&mut self, pcpu: u32) {
-        let entry = &mut self.pcpus[pcpu as usize];
+    pub(super) fn progress(&mut self, pcpu: PcpuNumber) {
+        let entry = &mut self.pcpus[pcpu];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
-        if entry.engine.current == NONE {
+        if entry.engine.current == Number::NONE {
             return;
         }
-        let vcpu = &mut self.vcpus[entry.engine.current as usize];
+        let vcpu = &mut self.vcpus[entry.engine.current];
         let number = vcpu.thread;
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.threads[number];
         // A step that ends now comes before what happens now if its timer would have been set before.
         let set_ns = vcpu.since_ns().max(self.now_ns.saturating_sub(thread.repeat_ns));
         let ends = vcpu.ran(thread, elapsed_ns, set_ns < self.fired_set_ns);
@@ -166,45 +167,45 @@ impl Simulation {
     }
 
     /// So many steps that the thread repeats have ended by now.
-    fn repeated(&mut self, thread: u32, ends: u64) {
+    fn repeated(&mut self, thread: ThreadNumber, ends: u64) {
         self.guest_steps += ends;
-        let thread = &mut self.threads[thread as usize];
+        let thread = &mut self.threads[thread];
         thread.ended_ns = self.now_ns - (thread.repeat_ns - thread.left_ns);
-        self.tasks[thread.task as usize].program.repeated(thread.index, ends, thread.ended_ns);
+        self.tasks[thread.task].program.repeated(thread.index, ends, thread.ended_ns);
     }
 
     /// Whether a step that the thread repeats has ended since no other one of its guest is ready.
-    fn has_seen_nobody(&self, thread: u32) -> bool {
-        let thread = &self.threads[thread as usize];
-        let guest = &self.domains[thread.domain as usize].guest;
+    fn has_seen_nobody(&self, thread: ThreadNumber) -> bool {
+        let thread = &self.threads[thread];
+        let guest = &self.domains[thread.domain].guest;
         thread.repeat_ns > 0 && guest.ready.is_empty() && thread.ended_ns > guest.emptied_ns
     }
 
     /// Lets the pCPU be looked at when its slice ends or its guest has something to do. The
     /// progress is that of now.
     #[inline(always)]
-    pub(super) fn arm(&mut self, pcpu: u32) {
-        let entry = &self.pcpus[pcpu as usize];
-        let vcpu = &self.vcpus[entry.engine.current as usize];
-        let domain = &self.domains[vcpu.engine.domain as usize];
-        let thread = &self.threads[vcpu.thread as usize];
+    pub(super) fn arm(&mut self, pcpu: PcpuNumber) {
+        let entry = &self.pcpus[pcpu];
+        let vcpu = &self.vcpus[entry.engine.current];
+        let domain = &self.domains[vcpu.engine.domain];
+        let thread = &self.threads[vcpu.thread];
         let time_ns = entry.slice_end_ns.min(look_ns(self.now_ns, vcpu, domain, thread));
         // Whether steps are repeated or taken one by one, the same happens in the same order.
         let end_ns = self.now_ns.saturating_add(vcpu.debt_ns).saturating_add(thread.left_ns);
         let set_ns = thread.last_end_ns(end_ns, time_ns).unwrap_or(self.now_ns);
-        self.timers.set_as_of(pcpu, time_ns, set_ns);
+        self.timers.set_as_of(pcpu.0, time_ns, set_ns);
     }
 
     /// The time has come for which [`Simulation::arm`] set the timer.
-    pub(super) fn pcpu_event(&mut self, pcpu: u32) {
+    pub(super) fn pcpu_event(&mut self, pcpu: PcpuNumber) {
         // As [`Simulation::progress`] does, and then on with the same vCPU and thread.
-        let entry = &mut self.pcpus[pcpu as usize];
+        let entry = &mut self.pcpus[pcpu];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
         let current = entry.engine.current;
         let slice_ends = entry.slice_end_ns <= self.now_ns;
-        let vcpu = &mut self.vcpus[current as usize];
+        let vcpu = &mut self.vcpus[current];
         let number = vcpu.thread;
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.threads[number];
         let ends = vcpu.ran(thread, elapsed_ns, true);
         let pays = vcpu.debt_ns > 0;
         let (computes, spins) = (thread.left_ns > 0, thread.spins);
@@ -231,24 +232,24 @@ impl Simulation {
             }
         }
         // Interrupted pCPUs choose when the event is over, and are armed then.
-        let entry = &self.pcpus[pcpu as usize];
-        if entry.engine.current != NONE && !entry.engine.interrupted {
+        let entry = &self.pcpus[pcpu];
+        if entry.engine.current != Number::NONE && !entry.engine.interrupted {
             self.arm(pcpu);
         }
     }
 
     /// The vCPU starts on the pCPU: the guest sees what has happened meanwhile.
     #[inline]
-    pub(super) fn guest_start(&mut self, vcpu: u32) {
-        let entry = &self.vcpus[vcpu as usize];
-        if !self.domains[entry.engine.domain as usize].guest.ready.is_empty() {
+    pub(super) fn guest_start(&mut self, vcpu: VcpuNumber) {
+        let entry = &self.vcpus[vcpu];
+        if !self.domains[entry.engine.domain].guest.ready.is_empty() {
             self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
         }
-        let thread = self.vcpus[vcpu as usize].thread;
-        let entry = &self.threads[thread as usize];
+        let thread = self.vcpus[vcpu].thread;
+        let entry = &self.threads[thread];
         if entry.spins {
-            let holder = self.tasks[entry.task as usize].locks[entry.lock as usize].holder;
-            if holder == NONE || holder == thread {
+            let holder = self.tasks[entry.task].locks[entry.lock as usize].holder;
+            if holder == Number::NONE || holder == thread {
                 self.take_lock(thread);
             }
         }
@@ -258,11 +259,11 @@ impl Simulation {
 
     /// The thread on the pCPU and vCPU has done its step: it takes the next ones up to one that needs time.
     #[inline]
-    fn advance(&mut self, pcpu: u32, vcpu: u32) {
+    fn advance(&mut self, pcpu: PcpuNumber, vcpu: VcpuNumber) {
         let mut steps = 0;
         loop {
-            let thread = self.vcpus[vcpu as usize].thread;
-            let entry = &mut self.threads[thread as usize];
+            let thread = self.vcpus[vcpu].thread;
+            let entry = &mut self.threads[thread];
             if entry.left_ns > 0 || entry.repeat_ns > 0 {
                 return;
             }
@@ -271,7 +272,7 @@ impl Simulation {
                 entry.left_ns = 1_000;
                 return;
             }
-            let task = &mut self.tasks[entry.task as usize];
+            let task = &mut self.tasks[entry.task];
             let mut guest = Guest {
                 now_ns: self.now_ns,
                 ready_ns: std::mem::replace(&mut entry.ready_ns, u64::MAX).min(self.now_ns),
@@ -302,7 +303,7 @@ impl Simulation {
                 }
                 Step::Sleep(ns) => {
                     let wake_ns = self.now_ns.saturating_add(ns.max(1));
-                    self.timers.set(self.timer_base.thread + thread, wake_ns);
+                    self.timers.set(self.timer_base.thread + thread.0, wake_ns);
                     true
                 }
                 Step::Receive => {
@@ -328,7 +329,7 @@ impl Simulation {
                 }
                 Step::Acquire(number) => {
                     let lock = &mut task.locks[number as usize];
-                    if lock.holder == NONE {
+                    if lock.holder == Number::NONE {
                         lock.holder = thread;
                         entry.held += 1;
                     } else {
@@ -340,7 +341,7 @@ impl Simulation {
                     false
                 }
                 Step::Release(number) => {
-                    task.locks[number as usize].holder = NONE;
+                    task.locks[number as usize].holder = Number::NONE;
                     entry.held -= 1;
                     let task = entry.task;
                     self.pass_lock(task, number);
@@ -371,16 +372,16 @@ impl Simulation {
                 Step::End => {
                     entry.status = ThreadStatus::Ended;
                     self.leave_vcpu(pcpu);
-                    if self.pcpus[pcpu as usize].engine.current == NONE {
+                    if self.pcpus[pcpu].engine.current == Number::NONE {
                         return;
                     }
                     continue;
                 }
             };
             if sleeps {
-                self.threads[thread as usize].status = ThreadStatus::Asleep;
+                self.threads[thread].status = ThreadStatus::Asleep;
                 self.leave_vcpu(pcpu);
-                if self.pcpus[pcpu as usize].engine.current == NONE {
+                if self.pcpus[pcpu].engine.current == Number::NONE {
                     return;
                 }
             }
@@ -388,13 +389,13 @@ impl Simulation {
     }
 
     /// The thread on the pCPU's vCPU has left it: another comes, or the vCPU blocks.
-    fn leave_vcpu(&mut self, pcpu: u32) {
-        let vcpu = self.pcpus[pcpu as usize].engine.current;
-        let entry = &self.vcpus[vcpu as usize];
+    fn leave_vcpu(&mut self, pcpu: PcpuNumber) {
+        let vcpu = self.pcpus[pcpu].engine.current;
+        let entry = &self.vcpus[vcpu];
         match self.first_ready(entry.engine.domain, vcpu) {
             Some(next) => self.pick(vcpu, next),
             None => {
-                self.vcpus[vcpu as usize].thread = NONE;
+                self.vcpus[vcpu].thread = Number::NONE;
                 self.exit(vcpu);
                 self.vcpu_block(pcpu);
             }
@@ -402,85 +403,85 @@ impl Simulation {
     }
 
     /// The ready thread of the domain that comes next on this vCPU.
-    fn first_ready(&self, domain: u32, vcpu: u32) -> Option<u32> {
-        self.domains[domain as usize].guest.ready.iter().find(|&thread| {
-            let bound = self.threads[thread as usize].bound;
-            bound == NONE || bound == vcpu
+    fn first_ready(&self, domain: DomainNumber, vcpu: VcpuNumber) -> Option<ThreadNumber> {
+        self.domains[domain].guest.ready.iter().find(|&thread| {
+            let bound = self.threads[thread].bound;
+            bound == Number::NONE || bound == vcpu
         })
     }
 
     /// A ready thread comes onto the vCPU.
-    fn pick(&mut self, vcpu: u32, thread: u32) {
-        let entry = &mut self.threads[thread as usize];
-        let guest = &mut self.domains[entry.domain as usize].guest;
+    fn pick(&mut self, vcpu: VcpuNumber, thread: ThreadNumber) {
+        let entry = &mut self.threads[thread];
+        let guest = &mut self.domains[entry.domain].guest;
         guest.ready.remove(entry.vruntime_ns, thread);
         guest.emptied_ns = self.now_ns;
         self.put(vcpu, thread);
     }
 
-    fn put(&mut self, vcpu: u32, thread: u32) {
-        let entry = &mut self.threads[thread as usize];
-        let guest = &mut self.domains[entry.domain as usize].guest;
+    fn put(&mut self, vcpu: VcpuNumber, thread: ThreadNumber) {
+        let entry = &mut self.threads[thread];
+        let guest = &mut self.domains[entry.domain].guest;
         guest.least_ns = guest.least_ns.max(entry.vruntime_ns);
         entry.status = ThreadStatus::Current;
         entry.resched = false;
         entry.vcpu = vcpu;
-        let target = &mut self.vcpus[vcpu as usize];
+        let target = &mut self.vcpus[vcpu];
         target.thread = thread;
         target.guest_left_ns = guest.slice_ns;
     }
 
     /// The ready thread that comes next replaces the one on the vCPU if it had less CPU time, by
     /// more than the margin; if that is in the kernel, as soon as it leaves it.
-    fn rotate(&mut self, vcpu: u32, margin_ns: u64) {
-        let target = &mut self.vcpus[vcpu as usize];
+    fn rotate(&mut self, vcpu: VcpuNumber, margin_ns: u64) {
+        let target = &mut self.vcpus[vcpu];
         let (domain, current) = (target.engine.domain, target.thread);
-        self.threads[current as usize].resched = false;
+        self.threads[current].resched = false;
         if target.guest_left_ns == 0 {
-            target.guest_left_ns = self.domains[domain as usize].guest.slice_ns;
+            target.guest_left_ns = self.domains[domain].guest.slice_ns;
         }
         let Some(next) = self.first_ready(domain, vcpu) else { return };
-        let current_ns = self.threads[current as usize].vruntime_ns;
-        if self.threads[next as usize].vruntime_ns.saturating_add(margin_ns) < current_ns {
-            let entry = &mut self.threads[current as usize];
+        let current_ns = self.threads[current].vruntime_ns;
+        if self.threads[next].vruntime_ns.saturating_add(margin_ns) < current_ns {
+            let entry = &mut self.threads[current];
             if entry.in_kernel() {
                 entry.resched = true;
                 return;
             }
             entry.status = ThreadStatus::Ready;
             self.pick(vcpu, next);
-            self.domains[domain as usize].guest.ready.insert(current_ns, current);
+            self.domains[domain].guest.ready.insert(current_ns, current);
         }
     }
 
     /// The thread has something to do again.
-    pub(super) fn thread_wake(&mut self, thread: u32) {
-        let entry = &mut self.threads[thread as usize];
-        let domain = &self.domains[entry.domain as usize];
-        let (home, bound) = (entry.vcpu, entry.bound != NONE);
+    pub(super) fn thread_wake(&mut self, thread: ThreadNumber) {
+        let entry = &mut self.threads[thread];
+        let domain = &self.domains[entry.domain];
+        let (home, bound) = (entry.vcpu, entry.bound != Number::NONE);
         entry.ready_ns = self.now_ns;
         entry.vruntime_ns =
             entry.vruntime_ns.max(domain.guest.least_ns.saturating_sub(SLEEPER_CREDIT_NS));
         let home = if bound { entry.bound } else { home };
         let mut free = [home].into_iter().chain(domain.vcpus().filter(|_| !bound));
-        if let Some(vcpu) = free.find(|&vcpu| self.vcpus[vcpu as usize].thread == NONE) {
+        if let Some(vcpu) = free.find(|&vcpu| self.vcpus[vcpu].thread == Number::NONE) {
             self.put(vcpu, thread);
             self.vcpu_wake(vcpu);
             return;
         }
         entry.status = ThreadStatus::Ready;
         let (key, vcpus) = (entry.vruntime_ns, domain.vcpus());
-        let domain = entry.domain as usize;
+        let domain = entry.domain;
         self.domains[domain].guest.ready.insert(key, thread);
         // Running siblings must look at the queue in time; home may be preempted at once, unless its
         // thread is about to leave it anyway.
         for vcpu in vcpus {
-            let entry = &self.vcpus[vcpu as usize];
+            let entry = &self.vcpus[vcpu];
             if entry.engine.status == Status::Running {
                 let pcpu = entry.engine.ran_on;
                 self.progress(pcpu);
-                let current = self.vcpus[vcpu as usize].thread;
-                if vcpu == home && self.threads[current as usize].status == ThreadStatus::Current {
+                let current = self.vcpus[vcpu].thread;
+                if vcpu == home && self.threads[current].status == ThreadStatus::Current {
                     self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
                 }
                 self.arm(pcpu);
@@ -489,51 +490,51 @@ impl Simulation {
     }
 
     /// The vCPU pays for a VM exit.
-    fn exit(&mut self, vcpu: u32) {
-        self.vcpus[vcpu as usize].debt_ns += self.costs.vm_exit.0;
+    fn exit(&mut self, vcpu: VcpuNumber) {
+        self.vcpus[vcpu].debt_ns += self.costs.vm_exit.0;
     }
 
     // ---- Spin locks ----
 
     /// The thread on the pCPU has spun for the whole window: the hardware reports it.
-    fn pause_loop_exit(&mut self, pcpu: u32) {
-        let vcpu = self.pcpus[pcpu as usize].engine.current;
+    fn pause_loop_exit(&mut self, pcpu: PcpuNumber) {
+        let vcpu = self.pcpus[pcpu].engine.current;
         self.exit(vcpu);
-        let thread = self.vcpus[vcpu as usize].thread;
-        self.threads[thread as usize].left_ns = self.costs.pause_loop_window.0.max(1);
+        let thread = self.vcpus[vcpu].thread;
+        self.threads[thread].left_ns = self.costs.pause_loop_window.0.max(1);
         self.vcpu_spin(pcpu);
     }
 
     /// A free lock goes to the first of those who spin for it, in unfair guests to the first who
     /// has a pCPU right now: who has lost its pCPU cannot see that the lock is free.
-    fn pass_lock(&mut self, task: u32, number: u32) {
-        let entry = &self.tasks[task as usize];
-        let ticket = self.domains[entry.domain as usize].guest.locks == GuestLocks::Ticket;
+    fn pass_lock(&mut self, task: TaskNumber, number: u32) {
+        let entry = &self.tasks[task];
+        let ticket = self.domains[entry.domain].guest.locks == GuestLocks::Ticket;
         let mut waiters = entry.locks[number as usize].waiters.iter().copied();
         let Some(heir) = waiters.find(|&waiter| ticket || self.spins_on_pcpu(waiter)) else {
             return;
         };
         if self.spins_on_pcpu(heir) {
-            let pcpu = self.vcpus[self.threads[heir as usize].vcpu as usize].engine.ran_on;
+            let pcpu = self.vcpus[self.threads[heir].vcpu].engine.ran_on;
             self.progress(pcpu);
             self.take_lock(heir);
             self.arm(pcpu);
         } else {
-            self.tasks[task as usize].locks[number as usize].holder = heir;
+            self.tasks[task].locks[number as usize].holder = heir;
         }
     }
 
-    fn spins_on_pcpu(&self, thread: u32) -> bool {
-        let vcpu = self.threads[thread as usize].vcpu;
-        self.vcpus[vcpu as usize].engine.status == Status::Running
+    fn spins_on_pcpu(&self, thread: ThreadNumber) -> bool {
+        let vcpu = self.threads[thread].vcpu;
+        self.vcpus[vcpu].engine.status == Status::Running
     }
 
-    fn take_lock(&mut self, thread: u32) {
-        let entry = &mut self.threads[thread as usize];
+    fn take_lock(&mut self, thread: ThreadNumber) {
+        let entry = &mut self.threads[thread];
         entry.spins = false;
         entry.left_ns = 0;
         entry.held += 1;
-        let lock = &mut self.tasks[entry.task as usize].locks[entry.lock as usize];
+        let lock = &mut self.tasks[entry.task].locks[entry.lock as usize];
         lock.holder = thread;
         lock.waiters.retain(|&waiter| waiter != thread);
     }

@@ -6,6 +6,7 @@ use steelyard_policy::ffi;
 use crate::measure::{Setting, TimeMeasure, Unhonoured, VcpuMeasure};
 
 use crate::engine::Status;
+use crate::numbers::{DomainNumber, PcpuNumber, VcpuNumber};
 
 use super::{EVERYWHERE, Simulation};
 
@@ -18,7 +19,7 @@ impl Simulation {
     /// What the policy did not honour of what was asked for this domain.
     pub(super) fn unhonoured(
         &self,
-        domain: usize,
+        domain: DomainNumber,
         time: &TimeMeasure,
         vcpus: &[VcpuMeasure],
     ) -> Vec<Unhonoured> {
@@ -39,7 +40,7 @@ impl Simulation {
     /// At most the cap's part of the run and of one period more, in which the last budget was spent.
     /// Where accounting judges, each vCPU may have saved the credits of one, and run through one more
     /// before it is parked.
-    fn cap_exceeded(&self, domain: usize, time: &TimeMeasure) -> Option<Unhonoured> {
+    fn cap_exceeded(&self, domain: DomainNumber, time: &TimeMeasure) -> Option<Unhonoured> {
         let settings = &self.domains[domain].engine.state.settings;
         let cap_percent = self.domains[domain].cap_percent;
         if cap_percent == 0 {
@@ -62,9 +63,9 @@ impl Simulation {
     }
 
     /// The host keeps pins whatever the policy, so this finds faults of the host.
-    fn pin_left(&self, domain: usize) -> Option<Unhonoured> {
+    fn pin_left(&self, domain: DomainNumber) -> Option<Unhonoured> {
         let vcpus = self.domains[domain].vcpus();
-        let outside_ns: u64 = vcpus.map(|vcpu| self.vcpus[vcpu as usize].times.outside_ns).sum();
+        let outside_ns: u64 = vcpus.map(|vcpu| self.vcpus[vcpu].times.outside_ns).sum();
         (outside_ns > 0).then(|| Unhonoured {
             setting: Setting::Pin,
             heeded: true,
@@ -75,7 +76,11 @@ impl Simulation {
 
     /// What is reserved for a vCPU is its part of the time in which it had work, and no more than it
     /// would use if it never waited. It is missed if neither was given.
-    fn reservation_missed(&self, domain: usize, vcpus: &[VcpuMeasure]) -> Option<Unhonoured> {
+    fn reservation_missed(
+        &self,
+        domain: DomainNumber,
+        vcpus: &[VcpuMeasure],
+    ) -> Option<Unhonoured> {
         let settings = &self.domains[domain].engine.state.settings;
         if settings.reserved_ns == 0 || settings.period_ns == 0 {
             return None;
@@ -106,8 +111,8 @@ impl Simulation {
 
     /// The vCPU ran on this pCPU for so long.
     #[inline(always)]
-    pub(super) fn check_pin(&mut self, vcpu: u32, pcpu: u32, ran_ns: u64) {
-        let entry = &mut self.vcpus[vcpu as usize];
+    pub(super) fn check_pin(&mut self, vcpu: VcpuNumber, pcpu: PcpuNumber, ran_ns: u64) {
+        let entry = &mut self.vcpus[vcpu];
         if entry.allowed != EVERYWHERE && !self.allowed[entry.allowed as usize].contains(pcpu) {
             entry.times.outside_ns += ran_ns;
         }
@@ -117,7 +122,7 @@ impl Simulation {
 
     /// The pCPU is idle and nobody has interrupted it.
     #[inline(always)]
-    pub(super) fn begin_idle(&mut self, pcpu: u32) {
+    pub(super) fn begin_idle(&mut self, pcpu: PcpuNumber) {
         if !self.idle.contains(pcpu) {
             self.idle.insert(pcpu);
             self.idleness.begin(pcpu, self.now_ns);
@@ -125,7 +130,7 @@ impl Simulation {
     }
 
     #[inline(always)]
-    pub(super) fn end_idle(&mut self, pcpu: u32) {
+    pub(super) fn end_idle(&mut self, pcpu: PcpuNumber) {
         if self.idle.contains(pcpu) {
             self.idle.remove(pcpu);
             self.idleness.end(pcpu, self.now_ns);
@@ -134,16 +139,16 @@ impl Simulation {
 
     /// A wait of this vCPU has ended: of that, what was beside an idle pCPU.
     #[inline(always)]
-    pub(super) fn close_beside_idle(&mut self, vcpu: u32) {
-        let times = &mut self.vcpus[vcpu as usize].times;
+    pub(super) fn close_beside_idle(&mut self, vcpu: VcpuNumber) {
+        let times = &mut self.vcpus[vcpu].times;
         let this_ns = std::mem::take(&mut times.beside_idle_now_ns);
         times.beside_idle_ns += this_ns;
         times.worst_beside_idle_ns = times.worst_beside_idle_ns.max(this_ns);
     }
 
     /// The same of the wait that lasts, if one does.
-    pub(super) fn open_beside_idle_ns(&self, vcpu: u32) -> u64 {
-        let entry = &self.vcpus[vcpu as usize];
+    pub(super) fn open_beside_idle_ns(&self, vcpu: VcpuNumber) -> u64 {
+        let entry = &self.vcpus[vcpu];
         let queued_ns = match entry.engine.queued {
             true => self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns,
             false => 0,

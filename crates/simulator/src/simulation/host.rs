@@ -8,8 +8,9 @@ use std::ptr::from_mut;
 use steelyard_policy::ffi;
 
 use crate::engine::{self, Host};
+use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
 
-use super::{EPOCH_NS, NONE, Simulation};
+use super::{EPOCH_NS, Simulation};
 
 impl Simulation {
     /// What the engine is called with.
@@ -30,13 +31,18 @@ impl Simulation {
     pub(super) fn begin(&mut self) {
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_begin(self.host()) }
-        for queue in 0..self.queues.len() as u32 {
+        for queue in self.queues.numbers() {
             // SAFETY: the same.
             unsafe { engine::simulated_queue_begin(self.host(), queue) }
         }
     }
 
-    pub(super) fn domain_begin(&mut self, domain: u32, settings: &ffi::Settings, vcpus: u32) {
+    pub(super) fn domain_begin(
+        &mut self,
+        domain: DomainNumber,
+        settings: &ffi::Settings,
+        vcpus: u32,
+    ) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe {
@@ -44,21 +50,27 @@ impl Simulation {
         }
     }
 
-    pub(super) fn vcpu_begin(&mut self, vcpu: u32, domain: u32, index: u32, pcpu: u32) {
+    pub(super) fn vcpu_begin(
+        &mut self,
+        vcpu: VcpuNumber,
+        domain: DomainNumber,
+        index: u32,
+        pcpu: PcpuNumber,
+    ) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_vcpu_begin(self.host(), vcpu, domain, index, pcpu, now) }
     }
 
     /// A blocked vCPU has work again.
-    pub(super) fn vcpu_wake(&mut self, vcpu: u32) {
+    pub(super) fn vcpu_wake(&mut self, vcpu: VcpuNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_wake(self.host(), vcpu, now) }
     }
 
     /// The vCPU that runs on this pCPU has nothing more to do.
-    pub(super) fn vcpu_block(&mut self, pcpu: u32) {
+    pub(super) fn vcpu_block(&mut self, pcpu: PcpuNumber) {
         self.scheduling_events.blocks += 1;
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
@@ -66,41 +78,41 @@ impl Simulation {
     }
 
     /// A pause-loop exit of the vCPU that runs on this pCPU.
-    pub(super) fn vcpu_spin(&mut self, pcpu: u32) {
+    pub(super) fn vcpu_spin(&mut self, pcpu: PcpuNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_spin(self.host(), pcpu, now) }
     }
 
     /// Lets a pCPU choose again, after what happens now.
-    pub(super) fn interrupt(&mut self, pcpu: u32) {
+    pub(super) fn interrupt(&mut self, pcpu: PcpuNumber) {
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_interrupt_pcpu(self.host(), pcpu) }
     }
 
     /// The pCPU chooses who runs next.
-    pub(super) fn schedule(&mut self, pcpu: u32) {
+    pub(super) fn schedule(&mut self, pcpu: PcpuNumber) {
         self.progress(pcpu);
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         let slice_ns = unsafe { engine::simulated_choose(self.host(), pcpu, now) };
-        let entry = &mut self.pcpus[pcpu as usize];
-        if entry.engine.current == NONE {
-            self.timers.cancel(pcpu);
+        let entry = &mut self.pcpus[pcpu];
+        if entry.engine.current == Number::NONE {
+            self.timers.cancel(pcpu.0);
         } else {
             entry.slice_end_ns = self.now_ns.saturating_add(slice_ns);
             self.arm(pcpu);
         }
     }
 
-    pub(super) fn balance(&mut self, queue: u32) {
+    pub(super) fn balance(&mut self, queue: QueueNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_balance_queue(self.host(), queue, now) }
     }
 
-    pub(super) fn tick(&mut self, pcpu: u32) {
-        if self.pcpus[pcpu as usize].engine.current != NONE {
+    pub(super) fn tick(&mut self, pcpu: PcpuNumber) {
+        if self.pcpus[pcpu].engine.current != Number::NONE {
             self.scheduling_events.ticks += 1;
         }
         let now = self.policy_now();
@@ -108,13 +120,13 @@ impl Simulation {
         unsafe { engine::simulated_tick_of(self.host(), pcpu, now) }
     }
 
-    pub(super) fn vcpu_timer(&mut self, vcpu: u32) {
+    pub(super) fn vcpu_timer(&mut self, vcpu: VcpuNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_vcpu_timer_of(self.host(), vcpu, now) }
     }
 
-    pub(super) fn domain_timer(&mut self, domain: u32) {
+    pub(super) fn domain_timer(&mut self, domain: DomainNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_domain_timer_of(self.host(), domain, now) }
@@ -138,69 +150,69 @@ impl Simulation {
 
     // ---- What is asked for ----
 
-    pub(super) fn arm_vcpu_timer(&mut self, vcpu: u32) {
-        let timer = self.timer_base.vcpu + vcpu;
-        match ffi::sy_vcpu_timer_ns(&self.policy, &self.vcpus[vcpu as usize].engine.state) {
+    pub(super) fn arm_vcpu_timer(&mut self, vcpu: VcpuNumber) {
+        let timer = self.timer_base.vcpu + vcpu.0;
+        match ffi::sy_vcpu_timer_ns(&self.policy, &self.vcpus[vcpu].engine.state) {
             0 => self.timers.cancel(timer),
             time_ns => self.timers.set(timer, time_ns.saturating_sub(EPOCH_NS)),
         }
     }
 
-    fn arm_domain_timer(&mut self, domain: u32) {
-        let timer = self.timer_base.domain + domain;
-        match self.domains[domain as usize].engine.state.timer_ns {
+    fn arm_domain_timer(&mut self, domain: DomainNumber) {
+        let timer = self.timer_base.domain + domain.0;
+        match self.domains[domain].engine.state.timer_ns {
             0 => self.timers.cancel(timer),
             time_ns => self.timers.set(timer, time_ns.saturating_sub(EPOCH_NS)),
         }
     }
 
     #[inline(always)]
-    fn insert(&mut self, queue: u32, vcpu: u32) {
-        let entry = &mut self.vcpus[vcpu as usize];
+    fn insert(&mut self, queue: QueueNumber, vcpu: VcpuNumber) {
+        let entry = &mut self.vcpus[vcpu];
         entry.idle_mark_ns = self.idleness.of(entry.allowed, self.now_ns);
-        let queue = &mut self.queues[queue as usize];
+        let queue = &mut self.queues[queue];
         queue.waiting.insert(entry.engine.key, vcpu);
         queue.show_waiting();
     }
 
     #[inline(always)]
-    fn remove(&mut self, queue: u32, vcpu: u32) {
-        let entry = &mut self.vcpus[vcpu as usize];
+    fn remove(&mut self, queue: QueueNumber, vcpu: VcpuNumber) {
+        let entry = &mut self.vcpus[vcpu];
         entry.times.beside_idle_now_ns +=
             self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns;
-        let queue = &mut self.queues[queue as usize];
+        let queue = &mut self.queues[queue];
         queue.waiting.remove(entry.engine.key, vcpu);
         queue.show_waiting();
     }
 
-    fn sort(&mut self, queue: u32) {
-        let queue = &mut self.queues[queue as usize];
-        queue.waiting.resort(|vcpu| self.vcpus[vcpu as usize].engine.key);
+    fn sort(&mut self, queue: QueueNumber) {
+        let queue = &mut self.queues[queue];
+        queue.waiting.resort(|vcpu| self.vcpus[vcpu].engine.key);
     }
 
-    fn change_queue(&mut self, vcpu: u32, from: u32, to: u32) {
-        if from != NONE {
-            let place = self.vcpus[vcpu as usize].member;
-            let queue = &mut self.queues[from as usize];
+    fn change_queue(&mut self, vcpu: VcpuNumber, from: QueueNumber, to: QueueNumber) {
+        if from != Number::NONE {
+            let place = self.vcpus[vcpu].member;
+            let queue = &mut self.queues[from];
             queue.members.swap_remove(place as usize);
             queue.show_members();
             if let Some(&moved) = queue.members.get(place as usize) {
-                self.vcpus[moved as usize].member = place;
+                self.vcpus[moved].member = place;
             }
         }
-        let queue = &mut self.queues[to as usize];
-        self.vcpus[vcpu as usize].member = queue.members.len() as u32;
+        let queue = &mut self.queues[to];
+        self.vcpus[vcpu].member = queue.members.len() as u32;
         queue.members.push(vcpu);
         queue.show_members();
     }
 
-    fn set_tick(&mut self, pcpu: u32, at_ns: u64) {
-        self.timers.set(self.timer_base.tick + pcpu, at_ns.saturating_sub(EPOCH_NS));
+    fn set_tick(&mut self, pcpu: PcpuNumber, at_ns: u64) {
+        self.timers.set(self.timer_base.tick + pcpu.0, at_ns.saturating_sub(EPOCH_NS));
     }
 
-    fn sample_of(&mut self, domain: u32) -> ffi::Sample {
-        let sums = self.sums(domain as usize);
-        let last = std::mem::replace(&mut self.domains[domain as usize].sampled, sums);
+    fn sample_of(&mut self, domain: DomainNumber) -> ffi::Sample {
+        let sums = self.sums(domain);
+        let last = std::mem::replace(&mut self.domains[domain].sampled, sums);
         ffi::Sample {
             interval_ns: sums.interval_ns - last.interval_ns,
             gotten_ns: sums.gotten_ns - last.gotten_ns,
@@ -213,15 +225,15 @@ impl Simulation {
 
     /// The vCPU starts on the pCPU: what that costs, and what its guest does.
     #[inline(always)]
-    fn starts(&mut self, vcpu: u32, pcpu: u32) {
+    fn starts(&mut self, vcpu: VcpuNumber, pcpu: PcpuNumber) {
         let now_ns = self.now_ns;
         self.scheduling_events.switches += 1;
-        let entry = &mut self.pcpus[pcpu as usize];
+        let entry = &mut self.pcpus[pcpu];
         entry.idle_ns += now_ns - entry.idle_since_ns;
         entry.switches += 1;
         entry.progress_ns = now_ns;
         let last = entry.last;
-        let target = &mut self.vcpus[vcpu as usize];
+        let target = &mut self.vcpus[vcpu];
         let costs = &self.costs;
         if last != vcpu {
             target.debt_ns += costs.context_switch.0;
@@ -233,7 +245,7 @@ impl Simulation {
         }
         target.times.switches += 1;
         let ran_on = target.engine.ran_on;
-        if ran_on != NONE && ran_on != pcpu {
+        if ran_on != Number::NONE && ran_on != pcpu {
             target.times.migrations += 1;
             if !self.topology.same_socket(ran_on, pcpu) {
                 target.debt_ns += costs.socket_migration.0;
@@ -275,74 +287,67 @@ mod operations {
     }
 
     operations! {
-        fn simulated_insert(simulation, queue: u32, vcpu: u32) {
+        fn simulated_insert(simulation, queue: QueueNumber, vcpu: VcpuNumber) {
             simulation.insert(queue, vcpu);
         }
-        fn simulated_remove(simulation, queue: u32, vcpu: u32) {
+        fn simulated_remove(simulation, queue: QueueNumber, vcpu: VcpuNumber) {
             simulation.remove(queue, vcpu);
         }
-        fn simulated_sort(simulation, queue: u32) {
+        fn simulated_sort(simulation, queue: QueueNumber) {
             simulation.sort(queue);
         }
-        fn simulated_change_queue(simulation, vcpu: u32, from: u32, to: u32) {
+        fn simulated_change_queue(simulation, vcpu: VcpuNumber, from: QueueNumber, to: QueueNumber) {
             simulation.change_queue(vcpu, from, to);
         }
         fn simulated_account_first(simulation, place: u32) {
             // Those visited before it come one place later.
             simulation.account_order[..place as usize].rotate_right(1);
         }
-        fn simulated_set_idle(simulation, pcpu: u32, idle: bool) {
+        fn simulated_set_idle(simulation, pcpu: PcpuNumber, idle: bool) {
             if idle {
                 simulation.begin_idle(pcpu);
             } else {
                 simulation.end_idle(pcpu);
             }
         }
-        fn simulated_set_waited(simulation, queue: u32, waited: bool) {
-            if waited {
-                simulation.waited.insert(queue);
-            } else {
-                simulation.waited.remove(queue);
-            }
-        }
-        fn simulated_interrupt(simulation, pcpu: u32) {
+        fn simulated_interrupt(simulation, pcpu: PcpuNumber) {
             simulation.interrupted.push(pcpu);
         }
-        fn simulated_balance(simulation, queue: u32) {
+        fn simulated_balance(simulation, queue: QueueNumber) {
             if !simulation.unbalanced.contains(&queue) {
                 simulation.unbalanced.push_back(queue);
             }
         }
-        fn simulated_vcpu_timer(simulation, vcpu: u32) {
+        fn simulated_vcpu_timer(simulation, vcpu: VcpuNumber) {
             simulation.arm_vcpu_timer(vcpu);
         }
-        fn simulated_domain_timer(simulation, domain: u32) {
+        fn simulated_domain_timer(simulation, domain: DomainNumber) {
             simulation.arm_domain_timer(domain);
         }
-        fn simulated_tick(simulation, pcpu: u32, at_ns: u64) {
+        fn simulated_tick(simulation, pcpu: PcpuNumber, at_ns: u64) {
             simulation.set_tick(pcpu, at_ns);
         }
-        fn simulated_ticks(simulation, pcpu: u32) -> bool {
-            simulation.timers.is_set(simulation.timer_base.tick + pcpu)
+        fn simulated_ticks(simulation, pcpu: PcpuNumber) -> bool {
+            simulation.timers.is_set(simulation.timer_base.tick + pcpu.0)
         }
-        fn simulated_in_kernel(simulation, vcpu: u32) -> bool {
-            simulation.threads[simulation.vcpus[vcpu as usize].thread as usize].in_kernel()
+        fn simulated_in_kernel(simulation, vcpu: VcpuNumber) -> bool {
+            simulation.threads[simulation.vcpus[vcpu].thread].in_kernel()
         }
-        fn simulated_sample(simulation, domain: u32, sample: &mut ffi::Sample) {
+        fn simulated_sample(simulation, domain: DomainNumber, sample: &mut ffi::Sample) {
             *sample = simulation.sample_of(domain);
         }
-        fn simulated_wakes(simulation, vcpu: u32) {
+        fn simulated_wakes(simulation, vcpu: VcpuNumber) {
             simulation.begin_wait(vcpu);
         }
-        fn simulated_starts(simulation, vcpu: u32, pcpu: u32) {
+        fn simulated_starts(simulation, vcpu: VcpuNumber, pcpu: PcpuNumber) {
             simulation.starts(vcpu, pcpu);
         }
-        fn simulated_stops(simulation, vcpu: u32, pcpu: u32, preempted: bool) {
+        fn simulated_stops(simulation, vcpu: VcpuNumber, pcpu: PcpuNumber, preempted: bool) {
             simulation.stops(vcpu, pcpu, preempted);
         }
-        fn simulated_unparks(simulation, vcpu: u32) {
+        fn simulated_unparks(simulation, vcpu: VcpuNumber) {
             let now = simulation.policy_now();
-            let entry = &mut simulation.vcpus[vcpu as usize];
+            let entry = &mut simulation.vcpus[vcpu];
             entry.times.parked_ns += now - entry.engine.parked_ns;
         }
     }

@@ -3,9 +3,10 @@
 //! there is one, which pays CPU time for it and must get a pCPU first; then the link or the disk,
 //! which serve one after another.
 
+use crate::numbers::{Number, TaskNumber, ThreadNumber};
 use crate::workload::{Event, Order, Outside, Packet, Way};
 
-use super::{NONE, Simulation};
+use super::Simulation;
 
 /// The most that one disk request carries: 11 segments of 4 KiB (blkif).
 const REQUEST_BYTES: u64 = 44 * 1024;
@@ -14,9 +15,9 @@ const REQUEST_BYTES: u64 = 44 * 1024;
 #[derive(Clone, Copy)]
 pub(super) enum Flight {
     /// A task starts.
-    Start(u32),
+    Start(TaskNumber),
     /// A task's clients wanted to be told.
-    Timer(u32),
+    Timer(TaskNumber),
     /// Arrives from the wire, from the disk, or outside, as its way says.
     Packet(Packet),
 }
@@ -24,7 +25,7 @@ pub(super) enum Flight {
 /// Devices of the host and what is on its way.
 pub(super) struct Devices {
     /// The driver domain's task.
-    pub driver: u32,
+    pub driver: TaskNumber,
     link_in_free_ns: u64,
     link_out_free_ns: u64,
     disk_free_ns: u64,
@@ -35,7 +36,7 @@ pub(super) struct Devices {
 impl Default for Devices {
     fn default() -> Self {
         Devices {
-            driver: NONE,
+            driver: Number::NONE,
             link_in_free_ns: 0,
             link_out_free_ns: 0,
             disk_free_ns: 0,
@@ -75,9 +76,9 @@ impl Simulation {
     }
 
     /// Clients outside act.
-    fn outside(&mut self, task: u32, event: Event) {
+    fn outside(&mut self, task: TaskNumber, event: Event) {
         let mut orders = std::mem::take(&mut self.orders);
-        let entry = &mut self.tasks[task as usize];
+        let entry = &mut self.tasks[task];
         let mut outside =
             Outside { now_ns: self.now_ns, random: &mut entry.outside, orders: &mut orders };
         entry.program.outside(event, &mut outside);
@@ -105,19 +106,19 @@ impl Simulation {
     }
 
     /// A guest sends.
-    pub(super) fn send(&mut self, task: u32, packet: Packet) {
+    pub(super) fn send(&mut self, task: TaskNumber, packet: Packet) {
         self.pass_to_driver(Packet { task, way: Way::Out, ..packet });
     }
 
     /// A guest's thread asks the disk.
-    pub(super) fn request(&mut self, task: u32, thread: u32, bytes: u64) {
+    pub(super) fn request(&mut self, task: TaskNumber, thread: ThreadNumber, bytes: u64) {
         self.pass_to_driver(Packet { task, thread, way: Way::ToDisk, bytes, ..Packet::default() });
     }
 
     /// The driver domain's part of the way, if there is one.
     fn pass_to_driver(&mut self, mut packet: Packet) {
         let driver = self.devices.driver;
-        if driver == NONE {
+        if driver == Number::NONE {
             return self.deliver(packet);
         }
         packet.cost_ns = match packet.way {
@@ -135,8 +136,8 @@ impl Simulation {
     pub(super) fn deliver(&mut self, packet: Packet) {
         match packet.way {
             Way::In => {
-                let domain = self.tasks[packet.task as usize].domain;
-                self.domains[domain as usize].packets += u64::from(packet.packets);
+                let domain = self.tasks[packet.task].domain;
+                self.domains[domain].packets += u64::from(packet.packets);
                 self.receive(packet.task, packet);
             }
             Way::Out => {
@@ -159,10 +160,10 @@ impl Simulation {
     }
 
     /// A packet has come to a task: a thread that waits takes it, or it waits itself.
-    fn receive(&mut self, task: u32, packet: Packet) {
-        let entry = &mut self.tasks[task as usize];
+    fn receive(&mut self, task: TaskNumber, packet: Packet) {
+        let entry = &mut self.tasks[task];
         if let Some(thread) = entry.receivers.pop_front() {
-            self.threads[thread as usize].received = Some(packet);
+            self.threads[thread].received = Some(packet);
             self.thread_wake(thread);
         } else if entry.inbox.len() < entry.program.backlog() {
             entry.inbox.push_back(packet);

@@ -17,9 +17,13 @@ use std::ops::Range;
 use steelyard_policy::{Parameters, Policy, Settings, ffi};
 
 use crate::config::{ConfigError, Costs, Io, Setup};
-use crate::engine::{self, NONE};
+use crate::engine;
 use crate::idleness::Idleness;
 use crate::measure::{SchedulingEvents, Trace};
+use crate::numbers::{
+    DomainNumber, Number, OfDomain, OfPcpu, OfQueue, OfTask, OfThread, OfVcpu, PcpuNumber,
+    QueueNumber, Table, TaskNumber, ThreadNumber, VcpuNumber,
+};
 use crate::random::Random;
 use crate::run_queue::RunQueue;
 use crate::timers::Timers;
@@ -57,24 +61,24 @@ pub struct Simulation {
     fired_set_ns: u64,
     timers: Timers,
     host: engine::Host,
-    pcpus: Vec<Pcpu>,
-    queues: Vec<Queue>,
-    domains: Vec<Domain>,
-    vcpus: Vec<Vcpu>,
+    pcpus: Table<OfPcpu, Pcpu>,
+    queues: Table<OfQueue, Queue>,
+    domains: Table<OfDomain, Domain>,
+    vcpus: Table<OfVcpu, Vcpu>,
     /// pCPUs with no vCPU that nobody has interrupted yet.
     idle: Mask,
-    /// Queues in which a vCPU waits.
-    waited: Mask,
+    /// Queues in which a vCPU waits: the engine's, see `host.c`.
+    waited: Vec<u64>,
     /// pCPUs that must choose again, in the order in which they were interrupted.
-    interrupted: Vec<u32>,
+    interrupted: Vec<PcpuNumber>,
     /// Queues that asked for balance.
-    unbalanced: VecDeque<u32>,
+    unbalanced: VecDeque<QueueNumber>,
     /// Domains in the order in which accounting visits them.
-    account_order: Vec<u32>,
+    account_order: Vec<DomainNumber>,
 
     // Guests and devices.
-    threads: Vec<Thread>,
-    tasks: Vec<Task>,
+    threads: Table<OfThread, Thread>,
+    tasks: Table<OfTask, Task>,
     devices: io::Devices,
     orders: Vec<Order>,
 
@@ -104,7 +108,7 @@ struct TimerBase {
 struct Pcpu {
     engine: engine::Pcpu,
     /// The vCPU that ran here last, whose data is in the caches.
-    last: u32,
+    last: VcpuNumber,
     /// Up to when the guest's progress was worked out.
     progress_ns: u64,
     /// When to choose again.
@@ -120,9 +124,9 @@ struct Pcpu {
 #[repr(C, align(64))]
 struct Queue {
     engine: engine::Queue,
-    waiting: RunQueue,
+    waiting: RunQueue<VcpuNumber>,
     /// Every vCPU that belongs here.
-    members: Vec<u32>,
+    members: Vec<VcpuNumber>,
 }
 
 impl Queue {
@@ -140,8 +144,8 @@ impl Queue {
         self.engine.members_count = self.members.len() as u32;
     }
 
-    fn pcpus(&self) -> Range<u32> {
-        self.engine.first_pcpu..self.engine.end_pcpu
+    fn pcpus(&self) -> impl Iterator<Item = PcpuNumber> {
+        Number::range(self.engine.first_pcpu..self.engine.end_pcpu)
     }
 }
 
@@ -149,7 +153,7 @@ impl Queue {
 struct Domain {
     engine: engine::Domain,
     guest: guest::GuestKernel,
-    tasks: Range<u32>,
+    tasks: Range<TaskNumber>,
     name: String,
     weight: u32,
     cap_percent: u32,
@@ -161,8 +165,8 @@ struct Domain {
 }
 
 impl Domain {
-    fn vcpus(&self) -> Range<u32> {
-        self.engine.first_vcpu..self.engine.end_vcpu
+    fn vcpus(&self) -> impl ExactSizeIterator<Item = VcpuNumber> + Clone + use<> {
+        Number::range(self.engine.first_vcpu..self.engine.end_vcpu)
     }
 }
 
@@ -174,7 +178,7 @@ struct Vcpu {
     /// Set of pCPUs that it may use.
     allowed: u32,
     /// Guest thread that it runs.
-    thread: u32,
+    thread: ThreadNumber,
     /// Until when it ran last.
     left_ns: u64,
     /// Idleness of the pCPUs that it may use when it was queued.
@@ -224,26 +228,26 @@ struct Thread {
     /// Spin locks that it holds.
     held: u32,
     status: guest::ThreadStatus,
-    task: u32,
+    task: TaskNumber,
     /// Number within its task.
     index: u32,
-    domain: u32,
+    domain: DomainNumber,
     /// vCPU that it must stay on.
-    bound: u32,
+    bound: VcpuNumber,
     /// vCPU that runs it or ran it last.
-    vcpu: u32,
+    vcpu: VcpuNumber,
     received: Option<Packet>,
     random: Random,
 }
 
 struct Task {
-    domain: u32,
+    domain: DomainNumber,
     name: String,
     program: Box<dyn Program>,
     outside: Random,
     inbox: VecDeque<Packet>,
     /// Threads that wait for a packet.
-    receivers: VecDeque<u32>,
+    receivers: VecDeque<ThreadNumber>,
     locks: Vec<guest::SpinLock>,
     semaphores: Vec<guest::Semaphore>,
 }
@@ -275,6 +279,7 @@ impl Simulation {
         let topology = Topology::new(&setup.host);
         let pcpus = topology.pcpus;
         let vcpus = setup.domains.iter().map(|domain| domain.vcpus as usize).sum();
+        let all = Mask::of(pcpus, (0..pcpus).map(Number::new));
         let mut simulation = Simulation {
             label: policy.to_string(),
             seed,
@@ -293,7 +298,7 @@ impl Simulation {
                 sample: 0,
                 flight: 0,
             },
-            allowed: vec![Mask::of(pcpus, 0..pcpus)],
+            allowed: vec![all.clone()],
             allowed_words: vec![],
             // Policies take a time of 0 for "never".
             now_ns: 0,
@@ -301,18 +306,18 @@ impl Simulation {
             fired_set_ns: u64::MAX,
             timers: Timers::new(0),
             host: engine::Host::default(),
-            pcpus: vec![],
-            queues: vec![],
+            pcpus: Table::with_capacity(pcpus as usize),
+            queues: Table::with_capacity(pcpus as usize),
             // They stay where they are, see `engine::Tables`.
-            domains: Vec::with_capacity(setup.domains.len()),
-            vcpus: Vec::with_capacity(vcpus),
-            idle: Mask::of(pcpus, 0..pcpus),
-            waited: Mask::empty(pcpus),
+            domains: Table::with_capacity(setup.domains.len()),
+            vcpus: Table::with_capacity(vcpus),
+            idle: all,
+            waited: vec![0; pcpus.div_ceil(64) as usize],
             interrupted: vec![],
             unbalanced: VecDeque::new(),
-            account_order: (0..setup.domains.len() as u32).collect(),
-            threads: vec![],
-            tasks: vec![],
+            account_order: (0..setup.domains.len() as u32).map(Number::new).collect(),
+            threads: Table::with_capacity(0),
+            tasks: Table::with_capacity(setup.domains.len()),
             devices: io::Devices::default(),
             orders: vec![],
             idleness: Idleness::new(&[], pcpus),
@@ -338,10 +343,10 @@ impl Simulation {
         let ranges =
             self.topology.queues(self.policy.scope(), ffi::sy_queue_pcpus_max(&self.policy));
         for range in ranges {
-            self.pcpus.extend(range.clone().map(|_| Pcpu {
+            self.pcpus.extend(Number::range(range.clone()).map(|_| Pcpu {
                 engine: engine::Pcpu::default(),
                 placed: 0,
-                last: NONE,
+                last: Number::NONE,
                 progress_ns: 0,
                 slice_end_ns: 0,
                 idle_since_ns: 0,
@@ -373,7 +378,7 @@ impl Simulation {
             pcpu_bytes: size_of::<Pcpu>() as u32,
             allowed: self.allowed_words.as_ptr(),
             idle: self.idle.words().as_ptr(),
-            waited: self.waited.words().as_ptr(),
+            waited: self.waited.as_mut_ptr(),
             words: self.idle.words().len() as u32,
             account_count: self.account_order.len() as u32,
             account_order: self.account_order.as_ptr(),
@@ -387,7 +392,7 @@ impl Simulation {
     }
 
     fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
-        let domain = self.domains.len() as u32;
+        let domain = self.domains.next();
         let reservation = config.sedf.as_ref();
         let settings = Settings {
             weight: config.weight.into(),
@@ -401,12 +406,12 @@ impl Simulation {
             boost_limit_ns: config.boost.as_ref().map_or(0, |boost| boost.limit.0.max(1)),
             boost_percent: config.boost.as_ref().map_or(0, |boost| boost.ratio_percent.into()),
         };
-        let first_vcpu = self.vcpus.len() as u32;
-        let first_task = self.tasks.len() as u32;
+        let first_vcpu = self.vcpus.next();
+        let first_task = self.tasks.next();
         self.domains.push(Domain {
             engine: engine::Domain {
                 first_vcpu,
-                end_vcpu: first_vcpu + config.vcpus,
+                end_vcpu: Number::new(first_vcpu.0 + config.vcpus),
                 ..engine::Domain::default()
             },
             name: config.name.clone(),
@@ -432,19 +437,24 @@ impl Simulation {
             self.create_task(domain, name, task.threads, task.workload.program(task.threads));
         }
         if driver_domain == Some(&config.name) {
-            self.devices.driver = self.tasks.len() as u32;
+            self.devices.driver = self.tasks.next();
             let backend = Box::new(Backend::new(config.vcpus));
             self.create_task(domain, "backend".to_owned(), config.vcpus, backend);
         }
-        self.domains[domain as usize].tasks.end = self.tasks.len() as u32;
+        self.domains[domain].tasks.end = self.tasks.next();
     }
 
-    fn create_vcpu(&mut self, domain: u32, index: u32, pin: Option<&crate::units::CpuSet>) {
+    fn create_vcpu(
+        &mut self,
+        domain: DomainNumber,
+        index: u32,
+        pin: Option<&crate::units::CpuSet>,
+    ) {
         let pcpus = self.topology.pcpus;
         let allowed = match pin {
             None => EVERYWHERE as usize,
             Some(pin) => {
-                let mask = Mask::of(pcpus, pin.iter());
+                let mask = Mask::of(pcpus, pin.iter().map(Number::new));
                 let known = self.allowed.iter().position(|other| *other == mask);
                 known.unwrap_or_else(|| {
                     self.allowed.push(mask);
@@ -454,17 +464,19 @@ impl Simulation {
         };
         // Where fewest vCPUs belong already, per pCPU; among equals the first.
         let mask = &self.allowed[allowed];
-        let pcpu = (0..pcpus)
+        let pcpu = self
+            .pcpus
+            .numbers()
             .filter(|&pcpu| mask.contains(pcpu))
-            .min_by_key(|&pcpu| self.pcpus[pcpu as usize].placed)
-            .unwrap_or(0);
-        self.pcpus[pcpu as usize].placed += 1;
+            .min_by_key(|&pcpu| self.pcpus[pcpu].placed)
+            .unwrap_or_default();
+        self.pcpus[pcpu].placed += 1;
 
-        let vcpu = self.vcpus.len() as u32;
+        let vcpu = self.vcpus.next();
         self.vcpus.push(Vcpu {
             engine: engine::Vcpu::default(),
             allowed: allowed as u32,
-            thread: NONE,
+            thread: Number::NONE,
             left_ns: 0,
             idle_mark_ns: 0,
             member: 0,
@@ -476,20 +488,27 @@ impl Simulation {
         self.vcpu_begin(vcpu, domain, index, pcpu);
     }
 
-    fn create_task(&mut self, domain: u32, name: String, threads: u32, program: Box<dyn Program>) {
-        let task = self.tasks.len() as u32;
-        let first_task = self.domains[domain as usize].tasks.start;
-        let domain_name = self.domains[domain as usize].name.clone();
-        let task_number = (task - first_task).to_string();
+    fn create_task(
+        &mut self,
+        domain: DomainNumber,
+        name: String,
+        threads: u32,
+        program: Box<dyn Program>,
+    ) {
+        let task = self.tasks.next();
+        let first_task = self.domains[domain].tasks.start;
+        let domain_name = self.domains[domain].name.clone();
+        let task_number = (task.0 - first_task.0).to_string();
         let stream = |part: &str| Random::named(self.seed, &[&domain_name, &task_number, part]);
-        let vcpus = self.domains[domain as usize].vcpus();
+        let engine::Domain { first_vcpu, end_vcpu, .. } = self.domains[domain].engine;
+        let vcpu = |index| Number::new(first_vcpu.0 + index % (end_vcpu.0 - first_vcpu.0));
         self.threads.extend((0..threads).map(|index| Thread {
             task,
             index,
             domain,
-            bound: program.vcpu(index).map_or(NONE, |vcpu| vcpus.start + vcpu % vcpus.len() as u32),
+            bound: program.vcpu(index).map_or(Number::NONE, vcpu),
             // Spread over the vCPUs at first.
-            vcpu: vcpus.start + index % vcpus.len() as u32,
+            vcpu: vcpu(index),
             status: guest::ThreadStatus::Asleep,
             left_ns: 0,
             repeat_ns: 0,
@@ -538,15 +557,16 @@ impl Simulation {
         if self.sample_ns > 0 {
             self.timers.set(self.timer_base.sample, self.sample_ns);
         }
-        for (index, thread) in self.threads.iter_mut().enumerate() {
-            let start_ns = setup.domains[thread.domain as usize].start.0;
-            self.timers.set(self.timer_base.thread + index as u32, start_ns);
+        let start_ns = |domain: DomainNumber| setup.domains[domain.0 as usize].start.0;
+        for thread in self.threads.numbers() {
+            let start_ns = start_ns(self.threads[thread].domain);
+            self.timers.set(self.timer_base.thread + thread.0, start_ns);
         }
-        for task in 0..self.tasks.len() as u32 {
-            let start_ns = setup.domains[self.tasks[task as usize].domain as usize].start.0;
+        for task in self.tasks.numbers() {
+            let start_ns = start_ns(self.tasks[task].domain);
             self.launch(io::Flight::Start(task), start_ns);
         }
-        for vcpu in 0..self.vcpus.len() as u32 {
+        for vcpu in self.vcpus.numbers() {
             self.arm_vcpu_timer(vcpu);
         }
     }
@@ -590,20 +610,20 @@ impl Simulation {
     fn fire(&mut self, timer: u32) {
         let base = self.timer_base;
         if timer < base.tick {
-            self.pcpu_event(timer);
+            self.pcpu_event(Number::new(timer));
         } else if timer < base.vcpu {
-            self.tick(timer - base.tick);
+            self.tick(Number::new(timer - base.tick));
         } else if timer == base.accounting {
             self.account();
         } else if timer < base.domain {
             self.scheduling_events.policy_timers += 1;
-            self.vcpu_timer(timer - base.vcpu);
+            self.vcpu_timer(Number::new(timer - base.vcpu));
         } else if timer < base.thread {
             self.scheduling_events.policy_timers += 1;
-            self.domain_timer(timer - base.domain);
+            self.domain_timer(Number::new(timer - base.domain));
         } else if timer < base.accounting {
             self.guest_steps += 1;
-            self.thread_wake(timer - base.thread);
+            self.thread_wake(Number::new(timer - base.thread));
         } else if timer == base.sample {
             self.scheduling_events.policy_timers += 1;
             self.sample();
@@ -620,7 +640,7 @@ impl Simulation {
         loop {
             if let Some(&pcpu) = self.interrupted.get(next) {
                 next += 1;
-                self.pcpus[pcpu as usize].engine.interrupted = false;
+                self.pcpus[pcpu].engine.interrupted = false;
                 self.schedule(pcpu);
             } else if let Some(queue) = self.unbalanced.pop_front() {
                 self.balance(queue);

@@ -10,8 +10,9 @@ use crate::measure::{
 use crate::waits::WaitRecorder;
 
 use crate::engine::Status;
+use crate::numbers::{DomainNumber, Number, PcpuNumber, VcpuNumber};
 
-use super::{EPOCH_NS, NONE, Simulation, Vcpu};
+use super::{EPOCH_NS, Simulation, Vcpu};
 
 /// Runs that a pCPU remembers, to say who ran during a wait.
 const REMEMBERED: usize = 64;
@@ -23,25 +24,25 @@ const NAMED: usize = 8;
 /// The last runs on a pCPU.
 pub(super) struct History {
     /// vCPU, from, until.
-    runs: [(u32, u64, u64); REMEMBERED],
+    runs: [(VcpuNumber, u64, u64); REMEMBERED],
     next: usize,
 }
 
 impl Default for History {
     fn default() -> Self {
-        History { runs: [(NONE, 0, 0); REMEMBERED], next: 0 }
+        History { runs: [(Number::NONE, 0, 0); REMEMBERED], next: 0 }
     }
 }
 
 impl History {
     #[inline]
-    fn push(&mut self, vcpu: u32, start_ns: u64, end_ns: u64) {
+    fn push(&mut self, vcpu: VcpuNumber, start_ns: u64, end_ns: u64) {
         self.runs[self.next % REMEMBERED] = (vcpu, start_ns, end_ns);
         self.next = self.next.wrapping_add(1);
     }
 
     /// The runs that ended after this time.
-    fn since(&self, time_ns: u64) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+    fn since(&self, time_ns: u64) -> impl Iterator<Item = (VcpuNumber, u64, u64)> + '_ {
         let back =
             (1..=REMEMBERED).map(|back| self.runs[self.next.wrapping_sub(back) % REMEMBERED]);
         back.take_while(move |&(_, _, end_ns)| end_ns > time_ns)
@@ -71,24 +72,24 @@ pub(super) struct Times {
 impl Simulation {
     /// A blocked vCPU waits.
     #[inline]
-    pub(super) fn begin_wait(&mut self, vcpu: u32) {
+    pub(super) fn begin_wait(&mut self, vcpu: VcpuNumber) {
         self.scheduling_events.wakes += 1;
-        let entry = &mut self.vcpus[vcpu as usize];
+        let entry = &mut self.vcpus[vcpu];
         entry.times.blocked_ns += self.now_ns - entry.since_ns();
     }
 
     /// A waiting vCPU runs.
     #[inline]
-    pub(super) fn end_wait(&mut self, vcpu: u32) {
-        let entry = &mut self.vcpus[vcpu as usize];
+    pub(super) fn end_wait(&mut self, vcpu: VcpuNumber) {
+        let entry = &mut self.vcpus[vcpu];
         let start_ns = entry.since_ns();
         let length_ns = self.now_ns - start_ns;
         entry.times.waited_ns += length_ns;
         if length_ns > self.late_ns {
-            self.domains[entry.engine.domain as usize].late_waits += 1;
+            self.domains[entry.engine.domain].late_waits += 1;
         }
         self.close_beside_idle(vcpu);
-        let entry = &mut self.vcpus[vcpu as usize];
+        let entry = &mut self.vcpus[vcpu];
         if entry.waits.record(length_ns) {
             self.describe_worst_wait(vcpu, start_ns);
         }
@@ -99,12 +100,12 @@ impl Simulation {
 
     /// The vCPU runs on the pCPU no more.
     #[inline(always)]
-    pub(super) fn stops(&mut self, current: u32, pcpu: u32, preempted: bool) {
+    pub(super) fn stops(&mut self, current: VcpuNumber, pcpu: PcpuNumber, preempted: bool) {
         let now_ns = self.now_ns;
-        let entry = &mut self.pcpus[pcpu as usize];
+        let entry = &mut self.pcpus[pcpu];
         entry.last = current;
         entry.idle_since_ns = now_ns;
-        let vcpu = &mut self.vcpus[current as usize];
+        let vcpu = &mut self.vcpus[current];
         let start_ns = vcpu.since_ns();
         vcpu.left_ns = now_ns;
         vcpu.times.gotten_ns += now_ns - start_ns;
@@ -116,7 +117,7 @@ impl Simulation {
         }
     }
 
-    fn record_segment(&mut self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) {
+    fn record_segment(&mut self, vcpu: VcpuNumber, pcpu: Option<PcpuNumber>, start_ns: u64) {
         let segment = self.segment(vcpu, pcpu, start_ns);
         let Some(trace) = &mut self.trace else { return };
         if trace.start_ns <= segment.end_ns && segment.start_ns <= trace.end_ns {
@@ -125,24 +126,25 @@ impl Simulation {
     }
 
     /// What ends now.
-    fn segment(&self, vcpu: u32, pcpu: Option<u32>, start_ns: u64) -> Segment {
-        let domain = self.vcpus[vcpu as usize].engine.domain;
-        let vcpu = vcpu - self.domains[domain as usize].engine.first_vcpu;
-        Segment { domain, vcpu, pcpu, start_ns, end_ns: self.now_ns }
+    fn segment(&self, vcpu: VcpuNumber, pcpu: Option<PcpuNumber>, start_ns: u64) -> Segment {
+        let domain = self.vcpus[vcpu].engine.domain;
+        let vcpu = vcpu.0 - self.domains[domain].engine.first_vcpu.0;
+        let pcpu = pcpu.map(|pcpu| pcpu.0);
+        Segment { domain: domain.0, vcpu, pcpu, start_ns, end_ns: self.now_ns }
     }
 
     #[cold]
-    fn describe_worst_wait(&mut self, vcpu: u32, start_ns: u64) {
-        let queue = &self.queues[self.vcpus[vcpu as usize].engine.queue as usize];
-        let mut ran: Vec<(u32, u64)> = vec![];
+    fn describe_worst_wait(&mut self, vcpu: VcpuNumber, start_ns: u64) {
+        let queue = &self.queues[self.vcpus[vcpu].engine.queue];
+        let mut ran: Vec<(VcpuNumber, u64)> = vec![];
         for pcpu in queue.pcpus().take(LOOKED_AT) {
-            let pcpu = &self.pcpus[pcpu as usize];
+            let pcpu = &self.pcpus[pcpu];
             let current = pcpu.engine.current;
-            let current = (current != NONE)
-                .then(|| (current, self.vcpus[current as usize].since_ns(), self.now_ns));
+            let current = (current != Number::NONE)
+                .then(|| (current, self.vcpus[current].since_ns(), self.now_ns));
             for (other, from, until) in pcpu.history.since(start_ns).chain(current) {
                 let overlap_ns = until.min(self.now_ns).saturating_sub(from.max(start_ns));
-                if other == NONE || other == vcpu || overlap_ns == 0 {
+                if other == Number::NONE || other == vcpu || overlap_ns == 0 {
                     continue;
                 }
                 match ran.iter_mut().find(|(known, _)| *known == other) {
@@ -153,23 +155,23 @@ impl Simulation {
         }
         ran.sort_unstable_by_key(|&(other, ns)| (std::cmp::Reverse(ns), other));
         let ran = ran.into_iter().take(NAMED).map(|(other, ran_ns)| {
-            let domain = &self.domains[self.vcpus[other as usize].engine.domain as usize];
-            Ran { domain: domain.name.clone(), vcpu: other - domain.engine.first_vcpu, ran_ns }
+            let domain = &self.domains[self.vcpus[other].engine.domain];
+            Ran { domain: domain.name.clone(), vcpu: other.0 - domain.engine.first_vcpu.0, ran_ns }
         });
         let ran = ran.collect();
         let length_ns = self.now_ns - start_ns;
-        let entry = &mut self.vcpus[vcpu as usize];
-        let index = vcpu - self.domains[entry.engine.domain as usize].engine.first_vcpu;
+        let entry = &mut self.vcpus[vcpu];
+        let index = vcpu.0 - self.domains[entry.engine.domain].engine.first_vcpu.0;
         entry.waits.set_worst(index, start_ns, length_ns, ran);
     }
 
     /// Ends what is under way now, so that every sum and trace reaches up to now.
     fn close(&mut self) {
-        for pcpu in 0..self.pcpus.len() as u32 {
+        for pcpu in self.pcpus.numbers() {
             self.progress(pcpu);
         }
-        for vcpu in 0..self.vcpus.len() as u32 {
-            let entry = &mut self.vcpus[vcpu as usize];
+        for vcpu in self.vcpus.numbers() {
+            let entry = &mut self.vcpus[vcpu];
             if entry.is_kept() {
                 entry.times.parked_ns += self.now_ns + EPOCH_NS - entry.engine.parked_ns;
                 entry.engine.parked_ns = self.now_ns + EPOCH_NS;
@@ -178,8 +180,8 @@ impl Simulation {
     }
 
     /// Sums of a vCPU, with what is under way.
-    fn times(&self, vcpu: u32) -> TimeMeasure {
-        let entry = &self.vcpus[vcpu as usize];
+    fn times(&self, vcpu: VcpuNumber) -> TimeMeasure {
+        let entry = &self.vcpus[vcpu];
         let times = &entry.times;
         let open_ns = self.now_ns - entry.since_ns();
         let open = |status| if entry.engine.status == status { open_ns } else { 0 };
@@ -201,7 +203,7 @@ impl Simulation {
     }
 
     /// What governors want to know of a domain, from the start up to now.
-    pub(super) fn sums(&self, domain: usize) -> Sample {
+    pub(super) fn sums(&self, domain: DomainNumber) -> Sample {
         let entry = &self.domains[domain];
         let mut sums = Sample {
             interval_ns: self.now_ns,
@@ -210,7 +212,7 @@ impl Simulation {
             ..Sample::default()
         };
         for vcpu in entry.vcpus() {
-            let entry = &self.vcpus[vcpu as usize];
+            let entry = &self.vcpus[vcpu];
             let open_ns = self.now_ns - entry.since_ns();
             let mut waited_ns = entry.times.waited_ns;
             sums.gotten_ns += entry.times.gotten_ns;
@@ -232,8 +234,8 @@ impl Simulation {
     /// single waits, unless it is the longest of its vCPU.
     pub fn measure(&mut self) -> Run {
         self.close();
-        for vcpu in 0..self.vcpus.len() as u32 {
-            let entry = &self.vcpus[vcpu as usize];
+        for vcpu in self.vcpus.numbers() {
+            let entry = &self.vcpus[vcpu];
             let start_ns = entry.since_ns();
             let length_ns = self.now_ns - start_ns;
             let longest_ns = entry.waits.worst_ns();
@@ -244,12 +246,16 @@ impl Simulation {
         let elapsed_ns = self.now_ns;
         let pcpus = self.pcpus.iter().map(|pcpu| PcpuMeasure {
             idle_ns: pcpu.idle_ns
-                + if pcpu.engine.current == NONE { elapsed_ns - pcpu.idle_since_ns } else { 0 },
+                + if pcpu.engine.current == Number::NONE {
+                    elapsed_ns - pcpu.idle_since_ns
+                } else {
+                    0
+                },
             switches: pcpu.switches,
         });
         let pcpus = pcpus.collect();
-        let mut domains: Vec<_> = (0..self.domains.len()).map(|d| self.measure_domain(d)).collect();
-        let limits: Vec<_> = (0..self.domains.len()).map(|d| self.usable(d)).collect();
+        let mut domains: Vec<_> = self.domains.numbers().map(|d| self.measure_domain(d)).collect();
+        let limits: Vec<_> = self.domains.numbers().map(|d| self.usable(d)).collect();
         let fairness = crate::fairness::entitle(&mut domains, &limits, self.topology.pcpus);
         Run {
             policy: self.label.clone(),
@@ -263,20 +269,20 @@ impl Simulation {
         }
     }
 
-    fn measure_domain(&self, index: usize) -> DomainMeasure {
+    fn measure_domain(&self, index: DomainNumber) -> DomainMeasure {
         let domain = &self.domains[index];
         let mut time = TimeMeasure::default();
         let mut waits = WaitRecorder::default();
         let mut vcpus = vec![];
         for vcpu in domain.vcpus() {
             let measure = self.times(vcpu);
-            waits.add(&self.vcpus[vcpu as usize].waits);
+            waits.add(&self.vcpus[vcpu].waits);
             time.add_sums(&measure);
             vcpus.push(VcpuMeasure { time: measure });
         }
         time.waits = waits.measure();
-        let tasks = domain.tasks.clone().map(|task| {
-            let task = &self.tasks[task as usize];
+        let tasks = Number::range(domain.tasks.clone()).map(|task| {
+            let task = &self.tasks[task];
             TaskMeasure { name: task.name.clone(), values: task.program.values(self.now_ns) }
         });
         DomainMeasure {
@@ -292,18 +298,19 @@ impl Simulation {
         }
     }
 
-    fn usable(&self, domain: usize) -> Usable {
+    fn usable(&self, domain: DomainNumber) -> Usable {
         let domain = &self.domains[domain];
         let vcpus = 100.0 * domain.vcpus().len() as f64;
         let percent = match domain.cap_percent {
             0 => vcpus,
             cap => vcpus.min(f64::from(cap)),
         };
-        let masks = || domain.vcpus().map(|vcpu| self.vcpus[vcpu as usize].allowed);
+        let masks = || domain.vcpus().map(|vcpu| self.vcpus[vcpu].allowed);
         // Set 0 is the whole host.
         let pcpus = (!masks().any(|mask| mask == 0)).then(|| {
-            let allowed = |&pcpu: &u32| masks().any(|m| self.allowed[m as usize].contains(pcpu));
-            (0..self.topology.pcpus).filter(allowed).collect()
+            let allowed =
+                |&pcpu: &PcpuNumber| masks().any(|m| self.allowed[m as usize].contains(pcpu));
+            self.pcpus.numbers().filter(allowed).map(|pcpu| pcpu.0).collect()
         });
         Usable { percent, pcpus }
     }
@@ -311,22 +318,22 @@ impl Simulation {
     /// What the policy says of each vCPU now, domain by domain.
     pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
         self.vcpus.iter().map(|vcpu| {
-            let domain = &self.domains[vcpu.engine.domain as usize].engine.state;
-            let queue = &self.queues[vcpu.engine.queue as usize].engine.state;
+            let domain = &self.domains[vcpu.engine.domain].engine.state;
+            let queue = &self.queues[vcpu.engine.queue].engine.state;
             Standing::of(&self.policy, queue, domain, &vcpu.engine.state)
         })
     }
 
     /// The runs and waits that last, as if they ended now.
     pub fn open_segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        let segment = |(vcpu, entry): (u32, &Vcpu)| match entry.engine.status {
+        let segment = |(vcpu, entry): (VcpuNumber, &Vcpu)| match entry.engine.status {
             Status::Blocked => None,
             Status::Waiting => Some(self.segment(vcpu, None, entry.since_ns())),
             Status::Running => {
                 Some(self.segment(vcpu, Some(entry.engine.ran_on), entry.since_ns()))
             }
         };
-        (0..).zip(&self.vcpus).filter_map(segment)
+        self.vcpus.numbers().zip(self.vcpus.iter()).filter_map(segment)
     }
 
     /// The runs and waits that ended since the last call or [`Simulation::trace`], in order of their

@@ -39,6 +39,7 @@ pub use video::Video;
 pub use web::{Client, Web};
 
 use crate::measure::TaskValue;
+use crate::numbers::{TaskNumber, ThreadNumber};
 use crate::random::Random;
 
 /// What the threads of a task do.
@@ -168,9 +169,9 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packet {
     /// The task that it is for or from.
-    pub task: u32,
+    pub task: TaskNumber,
     /// The thread that waits for a disk request.
-    pub thread: u32,
+    pub thread: ThreadNumber,
     /// Which way.
     pub way: Way,
     /// The workload's own.

@@ -43,16 +43,34 @@ pub fn quantile_ns(histogram: &[(u64, u64)], per_mille: u64) -> Option<u64> {
     bucket.map(|&(bound_ns, _)| bound_ns)
 }
 
+/// Waits that come into the histogram together: it is far away where there are many.
+const RECENT: usize = 8;
+
 /// The waits of one vCPU, or of several.
 #[derive(Clone)]
 pub struct WaitRecorder {
+    worst_ns: u64,
+    recent_count: usize,
+    recent_ns: [u64; RECENT],
     histogram: Histogram<u32>,
     worst: Option<WorstWait>,
 }
 
 impl Default for WaitRecorder {
     fn default() -> Self {
-        WaitRecorder { histogram: histogram(), worst: None }
+        WaitRecorder {
+            worst_ns: 0,
+            recent_count: 0,
+            recent_ns: [0; RECENT],
+            histogram: histogram(),
+            worst: None,
+        }
+    }
+}
+
+fn count(histogram: &mut Histogram<u32>, lengths_ns: &[u64]) {
+    for &length_ns in lengths_ns {
+        histogram.saturating_record(length_ns.min(LONGEST_NS));
     }
 }
 
@@ -61,22 +79,35 @@ impl WaitRecorder {
     #[inline]
     #[must_use]
     pub fn record(&mut self, length_ns: u64) -> bool {
-        self.histogram.saturating_record(length_ns.min(LONGEST_NS));
-        length_ns > self.worst_ns()
+        self.recent_ns[self.recent_count] = length_ns;
+        self.recent_count += 1;
+        if self.recent_count == RECENT {
+            count(&mut self.histogram, &self.recent_ns);
+            self.recent_count = 0;
+        }
+        length_ns > self.worst_ns
+    }
+
+    /// The recent ones too.
+    fn all(&self) -> Histogram<u32> {
+        let mut all = self.histogram.clone();
+        count(&mut all, &self.recent_ns[..self.recent_count]);
+        all
     }
 
     /// How many waits there were so far.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.histogram.len() + self.recent_count as u64
     }
 
     /// Length of the longest wait so far.
     pub fn worst_ns(&self) -> u64 {
-        self.worst.as_ref().map_or(0, |worst| worst.length_ns)
+        self.worst_ns
     }
 
     /// Describes the longest wait.
     pub fn set_worst(&mut self, vcpu: u32, start_ns: u64, length_ns: u64, ran: Vec<Ran>) {
+        self.worst_ns = length_ns;
         self.worst = Some(WorstWait { vcpu, start_ns, length_ns, ran });
     }
 
@@ -84,17 +115,20 @@ impl WaitRecorder {
     pub fn add(&mut self, other: &WaitRecorder) {
         // Cannot fail: all histograms here have the same bounds.
         let _ = self.histogram.add(&other.histogram);
-        if other.worst_ns() > self.worst_ns() {
+        count(&mut self.histogram, &other.recent_ns[..other.recent_count]);
+        if other.worst_ns > self.worst_ns {
+            self.worst_ns = other.worst_ns;
             self.worst.clone_from(&other.worst);
         }
     }
 
     /// What is reported.
     pub fn measure(&self) -> Waits {
+        let histogram = self.all();
         let quantile = |quantile| {
             // The library answers with the upper end of the bucket, which may lie above the
             // longest wait or, for waits of no length, above 0.
-            self.histogram.value_at_quantile(quantile).min(self.worst_ns())
+            histogram.value_at_quantile(quantile).min(self.worst_ns)
         };
         Waits {
             count: self.count(),
@@ -103,8 +137,7 @@ impl WaitRecorder {
             p99_ns: quantile(0.99),
             p999_ns: quantile(0.999),
             worst: self.worst.clone(),
-            histogram: self
-                .histogram
+            histogram: histogram
                 .iter_recorded()
                 .map(|bucket| (bucket.value_iterated_to(), u64::from(bucket.count_at_value())))
                 .collect(),

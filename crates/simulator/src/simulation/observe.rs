@@ -147,12 +147,15 @@ impl Simulation {
                 if other == Number::NONE || other == vcpu || overlap_ns == 0 {
                     continue;
                 }
-                match ran.iter_mut().find(|(known, _)| *known == other) {
-                    Some((_, sum_ns)) => *sum_ns += overlap_ns,
-                    None => ran.push((other, overlap_ns)),
-                }
+                ran.push((other, overlap_ns));
             }
         }
+        ran.sort_unstable_by_key(|&(other, _)| other);
+        ran.dedup_by(|&mut (other, ns), (before, sum_ns)| {
+            let same = other == *before;
+            *sum_ns += if same { ns } else { 0 };
+            same
+        });
         ran.sort_unstable_by_key(|&(other, ns)| (std::cmp::Reverse(ns), other));
         let ran = ran.into_iter().take(NAMED).map(|(other, ran_ns)| {
             let domain = &self.domains[self.vcpus[other].engine.domain];

@@ -123,8 +123,9 @@ static const struct hypfs_funcs parameter_funcs = {
 	.findentry = hypfs_leaf_findentry,
 };
 
-/* So many packets has this domain received by now. */
-static int tell_packets(u64 domain_id, u64 packets)
+/* dom0 says something of a domain, in whichever pool that is. */
+static int tell(u64 domain_id, void (*say)(struct host_domain *d, unsigned int what, u64 value),
+		unsigned int what, u64 value)
 {
 	int result = -ENOENT;
 	struct host_domain *d;
@@ -133,19 +134,27 @@ static int tell_packets(u64 domain_id, u64 packets)
 
 	spin_lock(&hosts_lock);
 	list_for_each_entry (h, &hosts, in_hosts) {
-		spin_lock_irqsave(&h->lock, flags);
+		if (!h->begun)
+			continue;
+		enter(h, &flags);
 		d = domain_id < h->domains.room ? domain_of(&h->engine, domain_id) : NULL;
 		if (d) {
-			/* What was before the first time nobody has sampled. */
-			if (!d->packets)
-				d->sampled.packets = packets;
-			d->packets = max(packets, d->packets);
+			say(d, what, value);
 			result = 0;
 		}
-		spin_unlock_irqrestore(&h->lock, flags);
+		leave(h, flags);
 	}
 	spin_unlock(&hosts_lock);
 	return result;
+}
+
+/* So many it has received by now. */
+static void cf_check say_packets(struct host_domain *d, unsigned int what, u64 packets)
+{
+	/* What was before the first time nobody has sampled. */
+	if (!d->packets)
+		d->sampled.packets = packets;
+	d->packets = max(packets, d->packets);
 }
 
 /* Xen does not see packets; dom0, which moves them, tells: "DOMAIN PACKETS". */
@@ -161,7 +170,7 @@ static int cf_check packets_write(struct hypfs_entry_leaf *leaf,
 		return result;
 	if (!parse_number(&rest, &domain_id) || *rest++ != ' ' || !parse_number(&rest, &packets) || *rest)
 		return -EINVAL;
-	return tell_packets(domain_id, packets);
+	return tell(domain_id, say_packets, 0, packets);
 }
 
 static const struct hypfs_funcs packets_funcs = {
@@ -173,31 +182,13 @@ static const struct hypfs_funcs packets_funcs = {
 	.findentry = hypfs_leaf_findentry,
 };
 
-/* Asks for a setting of this domain: a word of them all. */
-static int ask(u64 domain_id, unsigned int setting, u64 value)
+/* A setting is a word of them all. */
+static void cf_check say_setting(struct host_domain *d, unsigned int setting, u64 value)
 {
-	int result = -ENOENT;
-	struct host_domain *d;
-	unsigned long flags;
-	struct host *h;
+	struct sy_settings settings = d->engine.state.settings;
 
-	spin_lock(&hosts_lock);
-	list_for_each_entry (h, &hosts, in_hosts) {
-		if (!h->begun)
-			continue;
-		enter(h, &flags);
-		d = domain_id < h->domains.room ? domain_of(&h->engine, domain_id) : NULL;
-		if (d) {
-			struct sy_settings settings = d->engine.state.settings;
-
-			((u64 *)&settings)[setting] = value;
-			engine_domain_change(&h->engine, d->number, &settings);
-			result = 0;
-		}
-		leave(h, flags);
-	}
-	spin_unlock(&hosts_lock);
-	return result;
+	((u64 *)&settings)[setting] = value;
+	engine_domain_change(&d->host->engine, d->number, &settings);
 }
 
 /* "DOMAIN SETTING VALUE", with the names of scenarios; "DOMAIN SETTING" asks for it no more. */
@@ -222,7 +213,7 @@ static int cf_check settings_write(struct hypfs_entry_leaf *leaf,
 			continue;
 		if (value)
 			result = parse_value(&sy_settings_described[i], value, &number);
-		return result ?: ask(domain_id, i, number);
+		return result ?: tell(domain_id, say_setting, i, number);
 	}
 	return -EINVAL;
 }

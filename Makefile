@@ -121,11 +121,7 @@ lab: ## the test machines with Linux and Xen: fetch what they are made of, build
 .PHONY: lab-test
 lab-test: lab ## the tests inside the machines, and whether they conform to the simulator
 	@echo "== lab-test"
-	$(cargo) clippy --locked -p steelyard --features kvm --all-targets -- -D warnings
-	$(cargo) clippy --locked -p steelyard --features faults --all-targets -- -D warnings
-	$(cargo) clippy --locked -p steelyard-kvm --features bpf --all-targets -- -D warnings
-	$(cargo) clippy --locked -p steelyard-monitor --features bpf --all-targets -- -D warnings
-	$(cargo) clippy --locked -p steelyard-lab-load --features machine -- -D warnings
+	$(cargo) clippy --locked --workspace --exclude steelyard-fuzz --all-features --all-targets -- -D warnings
 	$(cargo) test --locked -p steelyard-kvm --features bpf
 	$(cargo) test --locked -p steelyard-monitor --features bpf --test observed
 	$(cargo) build --locked --release -p steelyard

@@ -127,6 +127,11 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	$(cargo) build --locked --release -p steelyard
 	@lab/test
 
+.PHONY: test-long
+test-long: lab ## what takes too long for every change: whether the machines give what experiments keep of them
+	$(cargo) build --locked --release -p steelyard
+	lab/measure --check
+
 .PHONY: conform
 conform: lab ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux, into the docs
 	$(cargo) build --locked --release -p steelyard

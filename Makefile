@@ -53,8 +53,8 @@ sanitizers: ## policies, engine and Xen's host under adversaries, with AddressSa
 			-fsanitize=address,undefined -fno-sanitize-recover=all -Ixen/tests/include -I. \
 			$$test.c -o $(target)/$${test##*/}; \
 	done
-	$(target)/adversary 1000000 $(seeds)
-	$(target)/model 500000 $(seeds)
+	printf '%s\n' 'adversary 1000000' 'model 500000' | \
+		xargs -P 2 -I{} sh -c '$(target)/{} $(seeds)'
 
 .PHONY: doc
 doc: ## the documentation of the crates, in target/doc

@@ -224,7 +224,9 @@ enum sy_verdict {
 /*
  * Who is interrupted when a vCPU has woken and been queued: the host takes the
  * steps in order, four bits each from the lowest, and ends at the first that
- * finds a pCPU, unless that step carries SY_STEP_ALSO.
+ * finds a pCPU, unless that step carries SY_STEP_ALSO. Where it may run, it looks
+ * first where the vCPU would rather run; to an idle pCPU there it moves one that
+ * was elsewhere, before any step.
  */
 enum sy_step {
 	SY_STEP_END,

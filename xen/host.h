@@ -28,7 +28,8 @@ struct host_vcpu {
 	u32 number;
 	bool inserted; /* the engine knows it */
 	bool in_kernel; /* it was in the guest's kernel when it was stopped */
-	u64 allowed[]; /* pCPUs that it may use, by their numbers */
+	bool prefers; /* some of the pCPUs that it may use to others */
+	u64 allowed[]; /* pCPUs that it may use, by their numbers; behind these words, those that it prefers */
 };
 
 /* Its number is Xen's. */
@@ -308,6 +309,16 @@ HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
 HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
 {
 	return vcpu_of(e, vcpu)->allowed[word];
+}
+
+HOST_FN bool host_prefers(struct engine *e, u32 vcpu)
+{
+	return vcpu_of(e, vcpu)->prefers;
+}
+
+HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return vcpu_of(e, vcpu)->allowed[host_of(e)->words + word];
 }
 
 /* ---- Effects ---- */

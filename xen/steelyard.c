@@ -16,8 +16,9 @@
  *
  * Until Xen has saved the context of a vCPU that has stopped no other pCPU may take it: host_saves().
  * Xen moves a vCPU only while it sleeps; the engine moves it whenever its context is saved, by
- * unit->res. What a vCPU may use is the hard affinity and the cpupool's pCPUs, mapped to numbers when
- * one of these changes; Xen does not tell of the latter, so each call looks (arrive()).
+ * unit->res. What a vCPU may use is the hard affinity and the cpupool's pCPUs, what it prefers is the soft
+ * affinity of these, if that is some of them and not all, as in Xen's has_soft_affinity(). They are mapped
+ * to numbers when one of them changes; Xen does not tell of the cpupool, so each call looks (arrive()).
  *
  * A vCPU that the policy parks stays off its queue; for Xen it is runnable all the while, and its
  * time parked counts as time waited.
@@ -47,9 +48,8 @@
  * Limits
  *
  * The lock is shared by all pCPUs of a cpupool, and some walks are over all of them: this is meant
- * for tens of pCPUs, not hundreds. Soft affinity is not looked at. sedf has no way to be told of
- * reservations yet. A pCPU that was not even present when its cpupool got the first domain may find
- * no number left; it cannot join then.
+ * for tens of pCPUs, not hundreds. sedf has no way to be told of reservations yet. A pCPU that was not
+ * even present when its cpupool got the first domain may find no number left; it cannot join then.
  */
 #include <xen/cpumask.h>
 #include <xen/guest_access.h>
@@ -87,12 +87,34 @@ static DEFINE_SPINLOCK(hosts_lock);
 
 /* ---- Calls begin and end ---- */
 
-/* Since the cpupool or the affinity, which is to be `hard`, has changed; whether that makes a difference. */
-static bool map_allowed(struct host *h, struct host_vcpu *v, const cpumask_t *hard)
+/* Writes the set by the engine's numbers; whether that makes a difference. */
+static bool map_set(const struct host *h, u64 *words, const cpumask_t *cpus)
 {
 	bool changed = false;
-	cpumask_t may;
 	u32 word, i;
+
+	for (word = 0; word < h->words; word++) {
+		u64 set = 0;
+
+		for (i = 0; i < 64 && word * 64 + i < h->engine.pcpus; i++) {
+			unsigned int cpu = h->pcpu[word * 64 + i].cpu;
+
+			set |= (u64)(cpu != SY_NONE && cpumask_test_cpu(cpu, cpus)) << i;
+		}
+		changed |= words[word] != set;
+		words[word] = set;
+	}
+	return changed;
+}
+
+/*
+ * Since the cpupool or the affinities, which are to be `hard` and `soft`, have changed; whether that makes a
+ * difference.
+ */
+static bool map_affinity(struct host *h, struct host_vcpu *v, const cpumask_t *hard, const cpumask_t *soft)
+{
+	cpumask_t may, rather;
+	bool changed;
 
 	cpumask_and(&may, &h->valid, &h->pcpus);
 	cpumask_and(&may, &may, hard);
@@ -101,18 +123,10 @@ static bool map_allowed(struct host *h, struct host_vcpu *v, const cpumask_t *ha
 		cpumask_and(&may, &h->pcpus, hard);
 	if (cpumask_empty(&may))
 		cpumask_copy(&may, &h->pcpus);
-	for (word = 0; word < h->words; word++) {
-		u64 allowed = 0;
-
-		for (i = 0; i < 64 && word * 64 + i < h->engine.pcpus; i++) {
-			unsigned int cpu = h->pcpu[word * 64 + i].cpu;
-
-			allowed |= (u64)(cpu != SY_NONE && cpumask_test_cpu(cpu, &may)) << i;
-		}
-		changed |= v->allowed[word] != allowed;
-		v->allowed[word] = allowed;
-	}
-	return changed;
+	cpumask_and(&rather, &may, soft);
+	v->prefers = !cpumask_empty(&rather) && !cpumask_equal(&rather, &may);
+	changed = map_set(h, v->allowed, &may);
+	return map_set(h, v->allowed + h->words, &rather) || changed;
 }
 
 static void cpupool_changed(struct host *h)
@@ -122,8 +136,8 @@ static void cpupool_changed(struct host *h)
 
 	list_for_each_entry (d, &h->domain_list, in_host)
 		list_for_each_entry (v, &d->vcpus, in_domain)
-			if (map_allowed(h, v, v->unit->cpu_hard_affinity))
-				engine_allowed_changed(&h->engine, v->number, h->now);
+			if (map_affinity(h, v, v->unit->cpu_hard_affinity, v->unit->cpu_soft_affinity))
+				engine_affinity_changed(&h->engine, v->number, h->now);
 }
 
 /* Each call into the engine comes after this; its time, which never goes back. */
@@ -448,12 +462,12 @@ static void cf_check steelyard_adjust_affinity(const struct scheduler *ops, stru
 	struct host *h = ops->sched_data;
 	struct host_vcpu *v = unit->priv;
 
-	/* Before its insertion the lock need not be held. */
-	if (is_idle_unit(unit) || !hard || !v->inserted)
+	/* Before its insertion the lock need not be held. One that stays as it is is not given. */
+	if (is_idle_unit(unit) || !v->inserted)
 		return;
 	arrive(h, NOW());
-	if (map_allowed(h, v, hard))
-		engine_allowed_changed(&h->engine, v->number, h->now);
+	if (map_affinity(h, v, hard ?: unit->cpu_hard_affinity, soft ?: unit->cpu_soft_affinity))
+		engine_affinity_changed(&h->engine, v->number, h->now);
 	finish(h);
 }
 
@@ -466,7 +480,7 @@ static void *cf_check steelyard_alloc_udata(const struct scheduler *ops, struct 
 	/* An idle unit has none; Xen wants something. */
 	if (!domain)
 		return ZERO_BLOCK_PTR;
-	v = xzalloc_flex_struct(struct host_vcpu, allowed, h->words);
+	v = xzalloc_flex_struct(struct host_vcpu, allowed, 2 * h->words);
 	if (!v)
 		return NULL;
 	v->unit = unit;
@@ -505,7 +519,7 @@ static void cf_check steelyard_insert_unit(const struct scheduler *ops, struct s
 	if (is_idle_unit(unit))
 		return;
 	now = enter(h, &flags);
-	map_allowed(h, v, unit->cpu_hard_affinity);
+	map_affinity(h, v, unit->cpu_hard_affinity, unit->cpu_soft_affinity);
 	home = engine_home(&h->engine, v->number);
 	sched_set_res(unit, get_sched_res(h->pcpu[home].cpu));
 	list_add_tail(&v->in_domain, &v->domain->vcpus);

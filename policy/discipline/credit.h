@@ -42,7 +42,8 @@
  *  - Published so, too: once levelled, who shares a pCPU with a domain in credit can starve. Two
  *    busy vCPUs on another pCPU use what the domain is given, all are OVER, and a pCPU that steals
  *    takes only who is strictly better.
- *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first.
+ *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first, and takes last who
+ *    would rather be elsewhere.
  *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
 #ifndef STEELYARD_CREDIT_H

@@ -23,46 +23,73 @@ ENGINE_FN u64 engine_load(struct engine *e, u32 queue, u64 now)
 ENGINE_FN u32 engine_usable(struct engine *e, u32 vcpu, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
-	u32 pcpu = engine_idle_for(e, vcpu, q->first_pcpu, q->end_pcpu);
+	u32 first = engine_first_affinity(e, vcpu), affinity, pcpu;
 
-	if (pcpu != SY_NONE)
-		return pcpu;
-	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
-		if (engine_may_use(e, vcpu, pcpu))
+	for (affinity = first; affinity < ENGINE_AFFINITIES; affinity++) {
+		pcpu = engine_idle_for(e, vcpu, affinity, q->first_pcpu, q->end_pcpu);
+		if (pcpu != SY_NONE)
 			return pcpu;
+	}
+	for (affinity = first; affinity < ENGINE_AFFINITIES; affinity++) {
+		for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
+			if (engine_has(e, vcpu, affinity, pcpu))
+				return pcpu;
+		}
 	}
 	return SY_NONE;
 }
 
-/* Moves who is worth most to move, if anybody is. */
-ENGINE_FN bool engine_move_best(struct engine *e, u32 from, u32 to, u64 now)
+/* Whether the vCPU would rather run on some pCPU of the queue, or has no preference. */
+ENGINE_FN bool engine_prefers_queue(struct engine *e, u32 vcpu, u32 queue)
 {
-	u32 best = SY_NONE, pcpu = SY_NONE, place = 0, vcpu;
-	struct engine_vcpu *v;
-	s64 greatest = 0;
+	struct engine_queue *q = host_queue(e, queue);
+	u32 pcpu = q->first_pcpu;
+
+	while (pcpu < q->end_pcpu && engine_averse(e, vcpu, pcpu))
+		pcpu++;
+	return pcpu < q->end_pcpu;
+}
+
+/*
+ * Who is worth most to move, or SY_NONE. Who would leave a queue that it prefers for one that it
+ * does not goes if nobody else would and somebody waits there: balance and preference would send it
+ * to and fro. Xen's credit2 balances by hard affinity alone (unit_is_migrateable()).
+ */
+ENGINE_FN u32 engine_best_to_move(struct engine *e, u32 from, u32 to, u64 now)
+{
+	/* Of those who do not leave so, and of those who do. */
+	u32 best[2] = { SY_NONE, SY_NONE }, place = 0, vcpu;
+	s64 greatest[2] = { 0, 0 };
 
 	while ((vcpu = host_next_member(e, from, &place)) != SY_NONE) {
-		u32 usable;
+		struct engine_vcpu *v = host_vcpu(e, vcpu);
+		bool leaves;
 		s64 gain;
 
-		v = host_vcpu(e, vcpu);
 		if (v->move_to != SY_NONE || v->saving)
 			continue;
 		gain = sy_balance_gain(host_policy(e), &host_queue(e, from)->state,
 				       &host_queue(e, to)->state, engine_domain_of(e, v), &v->state,
 				       now);
-		if (gain <= greatest)
+		leaves = !engine_prefers_queue(e, vcpu, to) && engine_prefers_queue(e, vcpu, from);
+		if (gain <= greatest[leaves] || engine_usable(e, vcpu, to) == SY_NONE)
 			continue;
-		usable = engine_usable(e, vcpu, to);
-		if (usable != SY_NONE) {
-			greatest = gain;
-			best = vcpu;
-			pcpu = usable;
-		}
+		greatest[leaves] = gain;
+		best[leaves] = vcpu;
 	}
+	return best[0] == SY_NONE && host_queue(e, from)->state.queued ? best[1] : best[0];
+}
+
+/* Moves that one, if there is one. */
+ENGINE_FN bool engine_move_best(struct engine *e, u32 from, u32 to, u64 now)
+{
+	u32 best = engine_best_to_move(e, from, to, now), pcpu;
+	struct engine_vcpu *v;
+
 	if (best == SY_NONE)
 		return false;
 	v = host_vcpu(e, best);
+	pcpu = engine_usable(e, best, to);
 	if (v->status == ENGINE_RUNNING) {
 		v->move_to = pcpu;
 		engine_interrupt(e, v->ran_on);
@@ -114,11 +141,13 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 
 /*
  * The answer to SY_REPLACE. Moves a running vCPU to an idle pCPU, if there is one: to any if
- * another waits for this one, to one whose whole core is idle if the core here is shared.
+ * another waits for this one, to one whose whole core is idle if the core here is shared; not for
+ * that alone from where it would rather be to where it would not.
  */
 ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
 {
 	bool awaited = host_queue(e, host_pcpu(e, pcpu)->queue)->state.queued, shared = false;
+	bool leaves;
 	u32 first = pcpu - pcpu % e->threads_per_core, to, i;
 
 	for (i = first; i < first + e->threads_per_core; i++)
@@ -126,7 +155,10 @@ ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
 	if (!awaited && !shared)
 		return;
 	to = engine_nearest_idle(e, vcpu, 0, e->pcpus);
-	if (to == SY_NONE || (!awaited && !engine_core_is_idle(e, to)))
+	if (to == SY_NONE)
+		return;
+	leaves = engine_averse(e, vcpu, to) && !engine_averse(e, vcpu, pcpu);
+	if (!awaited && (leaves || !engine_core_is_idle(e, to)))
 		return;
 	host_vcpu(e, vcpu)->move_to = to;
 	engine_interrupt(e, pcpu);

@@ -59,8 +59,12 @@ ENGINE_FN u32 engine_choose_here(struct engine *e, u32 pcpu, u64 now)
 	return best == SY_NONE ? first : best;
 }
 
-/* Who comes from this other queue, or SY_NONE. */
-ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chosen, u64 now)
+/*
+ * Who comes from this other queue, or SY_NONE. Who would rather be elsewhere comes if nobody else
+ * of all queues does, as in Xen's csched_load_balance(): the first of these is noted in *averse.
+ */
+ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chosen, u32 *averse,
+				u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	u32 place = 0, vcpu;
@@ -72,8 +76,10 @@ ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chose
 			continue;
 		verdict = sy_steal(host_policy(e), &c->state, engine_state_or_null(e, chosen),
 				   &host_queue(e, queue)->state, &host_vcpu(e, vcpu)->state, now);
-		if (verdict == SY_TAKE)
+		if (verdict == SY_TAKE && !engine_averse(e, vcpu, pcpu))
 			return vcpu;
+		if (verdict == SY_TAKE && *averse == SY_NONE)
+			*averse = vcpu;
 		if (verdict == SY_STOP)
 			break;
 	}
@@ -82,7 +88,7 @@ ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chose
 
 /* The same of the queues from `from` on and before `end`. */
 ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu, u32 chosen,
-				  u64 now)
+				  u32 *averse, u64 now)
 {
 	while (from < end) {
 		u64 waited = host_waited_queues(e, from / 64) >> from % 64;
@@ -95,7 +101,7 @@ ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu,
 		from += (u32)__builtin_ctzll(waited);
 		if (from >= end)
 			break;
-		vcpu = engine_steal_from(e, from, pcpu, chosen, now);
+		vcpu = engine_steal_from(e, from, pcpu, chosen, averse, now);
 		if (vcpu != SY_NONE)
 			return vcpu;
 		from++;
@@ -108,15 +114,16 @@ ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu,
 ENGINE_FN u32 engine_steal(struct engine *e, u32 pcpu, u32 chosen, u64 now)
 {
 	u32 socket = pcpu - pcpu % e->pcpus_per_socket, end = socket + e->pcpus_per_socket;
-	u32 vcpu = engine_steal_within(e, pcpu + 1, end, pcpu, chosen, now);
+	u32 averse = SY_NONE;
+	u32 vcpu = engine_steal_within(e, pcpu + 1, end, pcpu, chosen, &averse, now);
 
 	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, socket, pcpu, pcpu, chosen, now);
+		vcpu = engine_steal_within(e, socket, pcpu, pcpu, chosen, &averse, now);
 	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, end, e->queues, pcpu, chosen, now);
+		vcpu = engine_steal_within(e, end, e->queues, pcpu, chosen, &averse, now);
 	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, 0, socket, pcpu, chosen, now);
-	return vcpu;
+		vcpu = engine_steal_within(e, 0, socket, pcpu, chosen, &averse, now);
+	return vcpu == SY_NONE ? averse : vcpu;
 }
 
 /* Whoever runs on the queue's pCPUs is charged before a reset. */
@@ -317,6 +324,18 @@ ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
 }
 
 /*
+ * Who ran goes where it would rather be, if a pCPU is idle there, as Xen's credit2 has it within a
+ * queue (soft_aff_preempt in runq_candidate()).
+ */
+ENGINE_FN void engine_bring_back(struct engine *e, u32 pcpu, u32 ran)
+{
+	u32 better = ran == SY_NONE ? SY_NONE : engine_better_idle(e, ran, pcpu);
+
+	if (better != SY_NONE)
+		host_vcpu(e, ran)->move_to = better;
+}
+
+/*
  * The pCPU chooses: who runs from now on is in c->current. For how long, until it must choose
  * again; SY_FOREVER if nobody runs. The numbers are the steps at the head of steelyard.h.
  */
@@ -330,6 +349,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	if (ran != SY_NONE)
 		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
 				      now);
+	engine_bring_back(e, pcpu, ran);
 	if (ran != SY_NONE && host_vcpu(e, ran)->requeue && !host_vcpu(e, ran)->parked) {
 		engine_stop(e, pcpu, now);
 		ran = SY_NONE;

@@ -105,15 +105,17 @@ ENGINE_FN void engine_domain_change(struct engine *e, u32 domain,
 	sy_domain_change(host_policy(e), &e->governor, &host_domain(e, domain)->state, settings);
 }
 
-/* Where a new vCPU begins: where fewest belong of the pCPUs that it may use, among equals the first. */
+/* Where a new vCPU begins: where fewest belong of the pCPUs where it would rather run, else may;
+ * among equals the first. */
 ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
 {
+	u32 affinity = engine_first_affinity(e, vcpu);
 	u32 home = SY_NONE, fewest = SY_NONE, pcpu;
 
 	for (pcpu = 0; pcpu < e->pcpus; pcpu++) {
 		u32 belong = 0, place = 0, member;
 
-		if (!engine_may_use(e, vcpu, pcpu))
+		if (!engine_has(e, vcpu, affinity, pcpu))
 			continue;
 		while ((member = host_next_member(e, host_pcpu(e, pcpu)->queue, &place)) != SY_NONE)
 			belong += host_vcpu(e, member)->state.pcpu == pcpu;
@@ -125,19 +127,22 @@ ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
 	return home;
 }
 
-/* Where a vCPU belongs by what it may use: where it does, else nearby. */
+/* Where a vCPU belongs by its affinity: where a pCPU is idle if it would rather be there, else
+ * where it does, else nearby. */
 ENGINE_FN u32 engine_place(struct engine *e, u32 vcpu)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 pcpu = v->state.pcpu;
+	u32 pcpu = v->state.pcpu, better = engine_better_idle(e, vcpu, pcpu);
 
+	if (better != SY_NONE)
+		return better;
 	if (!engine_may_use(e, vcpu, pcpu))
 		pcpu = engine_usable(e, vcpu, v->queue);
 	return pcpu == SY_NONE ? engine_any_usable(e, vcpu) : pcpu;
 }
 
-/* The vCPU may use other pCPUs than before, one at least. */
-ENGINE_FN void engine_allowed_changed(struct engine *e, u32 vcpu, u64 now)
+/* The vCPU may use other pCPUs than before, one at least, or prefers others. */
+ENGINE_FN void engine_affinity_changed(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 pcpu = engine_place(e, vcpu);
@@ -186,7 +191,7 @@ ENGINE_FN void engine_pcpu_end(struct engine *e, u32 pcpu, u64 now)
 	if (engine_is_idle(e, pcpu))
 		host_set_idle(e, pcpu, false);
 	while ((vcpu = engine_belongs(e, pcpu)) != SY_NONE)
-		engine_allowed_changed(e, vcpu, now);
+		engine_affinity_changed(e, vcpu, now);
 	c->online = 0;
 	c->occupied = 0;
 	c->interrupted = 0;
@@ -379,7 +384,9 @@ ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
 	requests = sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,
 			   engine_domain_of(e, v), &v->state, now);
 	engine_answer(e, vcpu, requests, now);
-	if (requests & SY_REPLACE)
+	if (engine_better_idle(e, vcpu, pcpu) != SY_NONE)
+		engine_interrupt(e, pcpu); /* the choice brings it back */
+	else if (requests & SY_REPLACE)
 		engine_replace(e, pcpu, vcpu);
 }
 

@@ -51,6 +51,9 @@ HOST_FN u64 host_waited_queues(struct engine *e, u32 word);
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited);
 /* Where it may run, of the pCPUs that are there. */
 HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word);
+/* Whether it would rather run on some of those than on others; then on which, one at least. */
+HOST_FN bool host_prefers(struct engine *e, u32 vcpu);
+HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word);
 
 /* ---- Effects ---- */
 

@@ -19,15 +19,15 @@ ENGINE_FN bool engine_any_idle(struct engine *e, u32 from, u32 end)
 	return false;
 }
 
-/* The first idle pCPU from `from` on and before `end` that the vCPU may use, or SY_NONE. */
-ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 from, u32 end)
+/* The first idle pCPU from `from` on and before `end` that is of this affinity, or SY_NONE. */
+ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
 	while (from < end) {
 		u32 word = from / 64;
 		u64 found = host_idle_pcpus(e, word);
 
 		if (found)
-			found &= host_allowed_pcpus(e, vcpu, word);
+			found &= engine_pcpus_for(e, vcpu, affinity, word);
 		found >>= from % 64;
 		if (found) {
 			from += (u32)__builtin_ctzll(found);
@@ -50,22 +50,22 @@ ENGINE_FN bool engine_core_is_idle(struct engine *e, u32 pcpu)
 }
 
 /* The same, of those whose whole core is idle. */
-ENGINE_FN u32 engine_idle_core_for(struct engine *e, u32 vcpu, u32 from, u32 end)
+ENGINE_FN u32 engine_idle_core_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
 	u32 pcpu;
 
-	for (; (pcpu = engine_idle_for(e, vcpu, from, end)) != SY_NONE; from = pcpu + 1) {
+	for (; (pcpu = engine_idle_for(e, vcpu, affinity, from, end)) != SY_NONE; from = pcpu + 1) {
 		if (engine_core_is_idle(e, pcpu))
 			return pcpu;
 	}
 	return SY_NONE;
 }
 
-/* The idle pCPU nearest to where the vCPU was last, one whose whole core is idle first; or SY_NONE.
- */
-ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
+/* The one nearest to where the vCPU was last, one whose whole core is idle first; or SY_NONE. */
+ENGINE_FN u32 engine_nearest_idle_by(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
-	u32 any = engine_idle_for(e, vcpu, from, end), last, socket, near, near_end, found;
+	u32 any = engine_idle_for(e, vcpu, affinity, from, end), found;
+	u32 last, socket, near, near_end;
 
 	if (any == SY_NONE)
 		return SY_NONE;
@@ -74,28 +74,47 @@ ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 	near = (u32)sy_max(socket, from);
 	near_end = (u32)sy_min(socket + e->pcpus_per_socket, end);
 	if (e->threads_per_core > 1) {
-		found = engine_idle_core_for(e, vcpu, near, near_end);
+		found = engine_idle_core_for(e, vcpu, affinity, near, near_end);
 		if (found == SY_NONE)
-			found = engine_idle_core_for(e, vcpu, from, end);
+			found = engine_idle_core_for(e, vcpu, affinity, from, end);
 		if (found != SY_NONE)
 			return found;
 	}
-	if (last >= from && last < end && engine_is_idle(e, last) && engine_may_use(e, vcpu, last))
+	if (last >= from && last < end && engine_is_idle(e, last) &&
+	    engine_has(e, vcpu, affinity, last))
 		return last;
-	found = engine_idle_for(e, vcpu, near, near_end);
+	found = engine_idle_for(e, vcpu, affinity, near, near_end);
 	return found == SY_NONE ? any : found;
+}
+
+ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
+{
+	u32 affinity = engine_first_affinity(e, vcpu), found = SY_NONE;
+
+	for (; found == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++)
+		found = engine_nearest_idle_by(e, vcpu, affinity, from, end);
+	return found;
+}
+
+/* An idle one of the host where the vCPU would rather be than on this pCPU, or SY_NONE. */
+ENGINE_FN u32 engine_better_idle(struct engine *e, u32 vcpu, u32 pcpu)
+{
+	if (!engine_averse(e, vcpu, pcpu))
+		return SY_NONE;
+	return engine_nearest_idle_by(e, vcpu, ENGINE_SOFT, 0, e->pcpus);
 }
 
 /* Some pCPU of the host that the vCPU may use, an idle one if there is one; or SY_NONE. */
 ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
 {
 	u32 found = engine_nearest_idle(e, vcpu, 0, e->pcpus), word;
+	u32 affinity = engine_first_affinity(e, vcpu);
 
 	for (word = 0; found == SY_NONE && word < (e->pcpus + 63) / 64; word++) {
-		u64 allowed = host_allowed_pcpus(e, vcpu, word);
+		u64 usable = engine_pcpus_for(e, vcpu, affinity, word);
 
-		if (allowed)
-			found = word * 64 + (u32)__builtin_ctzll(allowed);
+		if (usable)
+			found = word * 64 + (u32)__builtin_ctzll(usable);
 	}
 	return found;
 }
@@ -103,11 +122,14 @@ ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
 /* The next idle pCPU in rotation, or SY_NONE. */
 ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
-	u32 middle = (u32)sy_clamp(e->rotor, from, end);
-	u32 found = engine_idle_for(e, vcpu, middle, end);
+	u32 middle = (u32)sy_clamp(e->rotor, from, end), found = SY_NONE;
+	u32 affinity = engine_first_affinity(e, vcpu);
 
-	if (found == SY_NONE)
-		found = engine_idle_for(e, vcpu, from, middle);
+	for (; found == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++) {
+		found = engine_idle_for(e, vcpu, affinity, middle, end);
+		if (found == SY_NONE)
+			found = engine_idle_for(e, vcpu, affinity, from, middle);
+	}
 	if (found != SY_NONE)
 		e->rotor = found + 1;
 	return found;
@@ -128,16 +150,19 @@ ENGINE_FN s64 engine_lead(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 		       &host_vcpu(e, vcpu)->state, &host_vcpu(e, c->current)->state, now);
 }
 
-/* SY_STEP_LEAST */
-ENGINE_FN bool engine_interrupt_least(struct engine *e, u32 vcpu, u64 now)
+/* Interrupts the pCPU of the queue where the lead is greatest, of those of this affinity. */
+ENGINE_FN bool engine_interrupt_least_by(struct engine *e, u32 vcpu, u32 affinity, u64 now)
 {
 	struct engine_queue *q = host_queue(e, host_vcpu(e, vcpu)->queue);
 	u32 best = SY_NONE, pcpu;
 	s64 greatest = 0;
 
 	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
-		s64 lead = engine_may_use(e, vcpu, pcpu) ? engine_lead(e, vcpu, pcpu, now) : 0;
+		s64 lead;
 
+		if (!engine_has(e, vcpu, affinity, pcpu))
+			continue;
+		lead = engine_lead(e, vcpu, pcpu, now);
 		if (lead > greatest) {
 			greatest = lead;
 			best = pcpu;
@@ -148,12 +173,36 @@ ENGINE_FN bool engine_interrupt_least(struct engine *e, u32 vcpu, u64 now)
 	return best != SY_NONE;
 }
 
+/* SY_STEP_LEAST */
+ENGINE_FN bool engine_interrupt_least(struct engine *e, u32 vcpu, u64 now)
+{
+	u32 affinity = engine_first_affinity(e, vcpu);
+
+	for (; affinity < ENGINE_AFFINITIES; affinity++) {
+		if (engine_interrupt_least_by(e, vcpu, affinity, now))
+			return true;
+	}
+	return false;
+}
+
+/* SY_STEP_LAST_LEAD */
+ENGINE_FN bool engine_interrupt_last(struct engine *e, u32 vcpu, u32 last, u64 now)
+{
+	/* Where it would rather be comes before where it was, as in Xen's runq_tickle(). */
+	if (engine_averse(e, vcpu, last) && engine_interrupt_least_by(e, vcpu, ENGINE_SOFT, now))
+		return true;
+	if (engine_lead(e, vcpu, last, now) <= 0)
+		return false;
+	engine_interrupt(e, last);
+	return true;
+}
+
 /* SY_STEP_EVICT */
 ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 {
 	u32 running, to;
 
-	if (engine_idle_for(e, vcpu, 0, e->pcpus) != SY_NONE)
+	if (engine_idle_for(e, vcpu, ENGINE_HARD, 0, e->pcpus) != SY_NONE)
 		return false;
 	if (!engine_any_idle(e, 0, e->pcpus) || engine_lead(e, vcpu, last, now) <= 0)
 		return false;
@@ -165,6 +214,17 @@ ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 	return true;
 }
 
+/* Interrupts this idle pCPU for the waiting vCPU, which moves to its queue. */
+ENGINE_FN void engine_place_on(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	engine_interrupt(e, pcpu);
+	if (host_pcpu(e, pcpu)->queue == host_vcpu(e, vcpu)->queue)
+		return;
+	engine_dequeue(e, vcpu);
+	engine_assign(e, vcpu, pcpu, now);
+	engine_enqueue(e, vcpu, now);
+}
+
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
 ENGINE_FN bool engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from,
 				     u32 end, u64 now)
@@ -174,47 +234,42 @@ ENGINE_FN bool engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 p
 
 	if (pcpu == SY_NONE)
 		return false;
-	engine_interrupt(e, pcpu);
-	if (plan & SY_STEPS_PLACE && host_pcpu(e, pcpu)->queue != host_vcpu(e, vcpu)->queue) {
-		engine_dequeue(e, vcpu);
-		engine_assign(e, vcpu, pcpu, now);
-		engine_enqueue(e, vcpu, now);
-	}
+	if (plan & SY_STEPS_PLACE)
+		engine_place_on(e, vcpu, pcpu, now);
+	else
+		engine_interrupt(e, pcpu);
 	return true;
 }
 
 /* SY_STEP_ALL_IDLE */
 ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
-	bool found = false;
-	u32 pcpu;
+	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, next;
 
-	for (; (pcpu = engine_idle_for(e, vcpu, from, end)) != SY_NONE; from = pcpu + 1) {
-		engine_interrupt(e, pcpu);
-		found = true;
+	for (; pcpu == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++) {
+		for (next = from; (next = engine_idle_for(e, vcpu, affinity, next, end)) != SY_NONE;
+		     next++) {
+			pcpu = next;
+			engine_interrupt(e, pcpu);
+		}
 	}
-	return found;
+	return pcpu != SY_NONE;
 }
 
-/* Takes one step of the plan; whether it found a pCPU. */
-ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u64 now)
+/* Takes one step of the plan; whether it found a pCPU. from, end: where idle pCPUs count */
+ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end,
+				u64 now)
 {
-	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	struct engine_queue *q = host_queue(e, v->queue);
-	bool within = plan & SY_STEPS_QUEUE;
-	u32 from = within ? q->first_pcpu : 0;
-	u32 end = within ? q->end_pcpu : e->pcpus;
-	u32 last = v->state.pcpu;
+	u32 last = host_vcpu(e, vcpu)->state.pcpu;
 
 	switch (kind) {
 	case SY_STEP_LAST_IDLE:
 		if (!engine_is_idle(e, last))
 			return false;
-		break;
+		engine_interrupt(e, last);
+		return true;
 	case SY_STEP_LAST_LEAD:
-		if (engine_lead(e, vcpu, last, now) <= 0)
-			return false;
-		break;
+		return engine_interrupt_last(e, vcpu, last, now);
 	case SY_STEP_ONE_IDLE:
 	case SY_STEP_NEXT_IDLE:
 		return engine_interrupt_idle(e, vcpu, kind, plan, from, end, now);
@@ -227,20 +282,33 @@ ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, 
 	default:
 		return false;
 	}
-	engine_interrupt(e, last);
-	return true;
 }
 
-/* Interrupts whom the policy wants to be interrupted for a vCPU that was just queued. */
+/*
+ * Interrupts whom the policy wants to be interrupted for a vCPU that was just queued. One that
+ * would rather be elsewhere moves to an idle pCPU there, whatever the plan: if that one only looked
+ * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well.
+ */
 ENGINE_FN void engine_interrupt_for(struct engine *e, u32 vcpu, u64 now)
 {
-	u32 plan = sy_steps(host_policy(e), &host_vcpu(e, vcpu)->state);
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 plan = sy_steps(host_policy(e), &v->state);
 	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
+	u32 from = 0, end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
+	if (better != SY_NONE) {
+		engine_place_on(e, vcpu, better, now);
+		return;
+	}
+	if (plan & SY_STEPS_QUEUE) {
+		from = host_queue(e, v->queue)->first_pcpu;
+		end = host_queue(e, v->queue)->end_pcpu;
+	}
 	for (; steps; steps >>= SY_STEP_BITS) {
+		bool also = steps & SY_STEP_ALSO;
 		u32 kind = steps & (SY_STEP_ALSO - 1);
 
-		if (engine_take_step(e, vcpu, kind, plan, now) && !(steps & SY_STEP_ALSO))
+		if (engine_take_step(e, vcpu, kind, plan, from, end, now) && !also)
 			break;
 	}
 }
@@ -278,6 +346,7 @@ ENGINE_FN void engine_unpark(struct engine *e, u32 vcpu, u64 now)
 ENGINE_FN void engine_answer(struct engine *e, u32 vcpu, u32 requests, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 queue = v->queue;
 
 	if (!requests)
 		return;
@@ -292,7 +361,8 @@ ENGINE_FN void engine_answer(struct engine *e, u32 vcpu, u32 requests, u64 now)
 	}
 	if (requests & SY_RESCHEDULE && v->status == ENGINE_RUNNING)
 		engine_interrupt(e, v->ran_on);
-	engine_answer_queue(e, v->queue, requests, now);
+	/* It may have moved to another. */
+	engine_answer_queue(e, queue, requests, now);
 }
 
 #endif

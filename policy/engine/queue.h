@@ -30,9 +30,41 @@ ENGINE_FN bool engine_is_idle(struct engine *e, u32 pcpu)
 	return host_idle_pcpus(e, pcpu / 64) >> pcpu % 64 & 1;
 }
 
+/*
+ * Soft and hard affinity. Whoever looks for a pCPU for a vCPU looks where that would rather run,
+ * then wherever it may; for one that has no preference the first of the two is left out.
+ */
+enum engine_affinity {
+	ENGINE_SOFT,
+	ENGINE_HARD,
+	ENGINE_AFFINITIES
+};
+
+ENGINE_FN u32 engine_first_affinity(struct engine *e, u32 vcpu)
+{
+	return host_prefers(e, vcpu) ? ENGINE_SOFT : ENGINE_HARD;
+}
+
+ENGINE_FN u64 engine_pcpus_for(struct engine *e, u32 vcpu, u32 affinity, u32 word)
+{
+	return affinity == ENGINE_SOFT ? host_preferred_pcpus(e, vcpu, word) :
+					 host_allowed_pcpus(e, vcpu, word);
+}
+
+ENGINE_FN bool engine_has(struct engine *e, u32 vcpu, u32 affinity, u32 pcpu)
+{
+	return engine_pcpus_for(e, vcpu, affinity, pcpu / 64) >> pcpu % 64 & 1;
+}
+
 ENGINE_FN bool engine_may_use(struct engine *e, u32 vcpu, u32 pcpu)
 {
-	return host_allowed_pcpus(e, vcpu, pcpu / 64) >> pcpu % 64 & 1;
+	return engine_has(e, vcpu, ENGINE_HARD, pcpu);
+}
+
+/* Whether the vCPU would rather be elsewhere than on this pCPU. */
+ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
+{
+	return host_prefers(e, vcpu) && !engine_has(e, vcpu, ENGINE_SOFT, pcpu);
 }
 
 /* What the policy says to a call about a vCPU in its queue. */

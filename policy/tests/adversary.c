@@ -2,10 +2,10 @@
 /*
  * The policies and the engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, cores and threads, any policy with
  * any parameters, where vCPUs wake, block, yield and spin in bursts, end and begin, may use other pCPUs from one moment to
- * the next, weights change, pCPUs go and come or run something else for a while, the context of who stops is saved
+ * the next and prefer others, weights change, pCPUs go and come or run something else for a while, the context of who stops is saved
  * later, every timer is late, and pCPUs that were interrupted choose in any order and after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
  * host has, who stops was charged up to then, who is kept off a queue has something that ends it, and no pCPU is idle
- * while somebody who may use it waits in its queue; of the policies, contract.h, and that the order of a queue stays
+ * while somebody who may use it waits in its queue; who would rather be on a pCPU that is idle gets it (affinity.h); of the policies, contract.h, and that the order of a queue stays
  * while vCPUs wait there. Some hosts live near the ends of time, where all must be defined. One seed repeats a failure.
  *
  *	adversary [DISCIPLINE] STEPS SEED...
@@ -43,12 +43,14 @@ static struct engine_queue queues[PCPUS];
 static struct engine_pcpu pcpus[PCPUS];
 
 /* The host's own. */
-static u64 allowed[VCPUS][WORDS];
+static u64 allowed[VCPUS][WORDS], preferred[VCPUS][WORDS];
+static bool prefers[VCPUS];
 static u64 idle[WORDS], waited[WORDS];
 static u32 waiting[PCPUS][VCPUS], waiting_count[PCPUS];
 static bool there[VCPUS];
-static u64 wanted[VCPUS][WORDS]; /* as `allowed`, whatever is there */
+static u64 wanted[VCPUS][WORDS], liked[VCPUS][WORDS]; /* as `allowed` and `preferred`, whatever is there */
 static bool saves; /* this host */
+static bool softly; /* vCPUs prefer some pCPUs */
 static bool governed; /* knobs are turned at random: keys may change with them */
 static bool accounted[VCPUS]; /* since it was queued: its key may have changed, with a RESORT to follow */
 static u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS], tick_due_ns[PCPUS], slice_due_ns[PCPUS];
@@ -222,6 +224,16 @@ HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
 	return allowed[vcpu][word];
 }
 
+HOST_FN bool host_prefers(struct engine *e, u32 vcpu)
+{
+	return prefers[vcpu];
+}
+
+HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return preferred[vcpu][word];
+}
+
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 {
 	check(!interrupted[pcpu], "pCPU %u is interrupted twice", pcpu);
@@ -330,6 +342,7 @@ static u32 sample_settle(struct sy_governor *g, struct sy_domain *d)
 #include "../engine/engine.h"
 
 #include "invariants.h"
+#include "affinity.h"
 
 /* ---- What happens ---- */
 
@@ -340,6 +353,8 @@ static bool due(u64 time_ns)
 
 static void choose(u32 pcpu)
 {
+	u32 ran = pcpus[pcpu].current;
+	bool returns = ran != SY_NONE && engine_better_idle(&engine, ran, pcpu) != SY_NONE;
 	u64 slice_ns;
 
 	if (interrupted[pcpu]) {
@@ -348,6 +363,7 @@ static void choose(u32 pcpu)
 	}
 	pcpus[pcpu].interrupted = 0;
 	slice_ns = engine_choose(&engine, pcpu, now);
+	check(!returns || pcpus[pcpu].current != ran, "vCPU %u stays on pCPU %u; it prefers an idle one", ran, pcpu);
 	choices++;
 	slice_due_ns[pcpu] = pcpus[pcpu].current == SY_NONE ? 0 : now + slice_ns;
 }
@@ -409,6 +425,7 @@ static void whatever_is_due(void)
 		if (due(tick_due_ns[i])) {
 			tick_due_ns[i] = 0;
 			engine_tick(&engine, i, now);
+			check_tick(i);
 		}
 		if (due(slice_due_ns[i]) && pcpus[i].current != SY_NONE)
 			engine_interrupt(&engine, i);
@@ -430,10 +447,13 @@ static void whatever_is_due(void)
 	}
 }
 
-/* Which of the pCPUs that are there a vCPU may use: those that are wanted, one of them at least. */
+/*
+ * Which of the pCPUs that are there a vCPU may use: those that are wanted, one of them at least. And which of
+ * these it prefers: those that it likes, if they are some of them and not all.
+ */
 static bool set_allowed(u32 vcpu)
 {
-	u64 any = 0, there_now;
+	u64 any = 0, any_liked = 0, any_not_liked = 0, there_now;
 	u32 word, i;
 
 	for (word = 0; word < WORDS; word++) {
@@ -441,8 +461,12 @@ static bool set_allowed(u32 vcpu)
 		for (i = word * 64; i < sy_min(word * 64 + 64, engine.pcpus); i++)
 			there_now |= (u64)pcpus[i].online << i % 64;
 		allowed[vcpu][word] = wanted[vcpu][word] & there_now;
+		preferred[vcpu][word] = allowed[vcpu][word] & liked[vcpu][word];
 		any |= allowed[vcpu][word];
+		any_liked |= preferred[vcpu][word];
+		any_not_liked |= allowed[vcpu][word] & ~preferred[vcpu][word];
 	}
+	prefers[vcpu] = any_liked && any_not_liked;
 	return any;
 }
 
@@ -463,6 +487,18 @@ static void draw_allowed(u32 vcpu)
 									   0);
 	}
 	set_bit(wanted[vcpu], one, true);
+	set_allowed(vcpu);
+}
+
+/* No preference, some pCPUs, a few or one. */
+static void draw_liked(u32 vcpu)
+{
+	u32 kind = softly ? (u32)below(4) : 0, word;
+
+	for (word = 0; word < WORDS; word++)
+		liked[vcpu][word] = kind % 3 ? random_word() & (kind == 1 ? ~0ULL : random_word()) : 0;
+	if (kind == 3)
+		set_bit(liked[vcpu], (u32)below(engine.pcpus), true);
 	set_allowed(vcpu);
 }
 
@@ -532,11 +568,13 @@ static void begin_vcpu(u32 vcpu)
 		pcpu = (pcpu + 1) % engine.pcpus;
 	memset(&vcpus[vcpu], 0, sizeof(vcpus[vcpu]));
 	draw_allowed(vcpu);
+	draw_liked(vcpu);
 	while (!engine_may_use(&engine, vcpu, pcpu))
 		pcpu = (pcpu + 1) % engine.pcpus;
 	if (below(2)) {
 		pcpu = engine_home(&engine, vcpu);
 		check(pcpu != SY_NONE && engine_may_use(&engine, vcpu, pcpu), "vCPU %u has no home", vcpu);
+		check(!engine_averse(&engine, vcpu, pcpu), "vCPU %u begins where it would rather not be", vcpu);
 	}
 	there[vcpu] = true;
 	engine_vcpu_begin(&engine, vcpu, vcpu / domain_vcpus, vcpu % domain_vcpus, pcpu, now);
@@ -587,8 +625,12 @@ static void happen(void)
 		change_vcpu(vcpu);
 		break;
 	case 1:
-		draw_allowed(vcpu);
-		engine_allowed_changed(&engine, vcpu, now);
+		if (below(2))
+			draw_allowed(vcpu);
+		else
+			draw_liked(vcpu);
+		engine_affinity_changed(&engine, vcpu, now);
+		check_placed(vcpu);
 		break;
 	case 2:
 		turn_knob(vcpu / domain_vcpus);
@@ -632,7 +674,7 @@ static void happen(void)
 		break;
 	default:
 		if (vcpus[vcpu].status == ENGINE_BLOCKED)
-			engine_wake(&engine, vcpu, now);
+			wake(vcpu);
 		break;
 	}
 }
@@ -747,6 +789,7 @@ static void begin_host(void)
 	memset(accounted, 0, sizeof(accounted));
 	draw_policy();
 	saves = below(2);
+	softly = below(2);
 	governed = !below(4);
 	extreme = !below(8);
 	now = 1 + magnitude() % (extreme ? NOW_EXTREME : NOW_MAX);

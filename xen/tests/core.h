@@ -89,11 +89,22 @@ static void context_saved(unsigned int cpu)
 		migrate_finish(unit);
 }
 
+/* Whether one that runs here would rather run on a pCPU that is idle. */
+static bool would_rather_move(const struct sched_unit *unit, unsigned int cpu)
+{
+	struct host *h = get_sched_res(cpu)->pool->sched->sched_data;
+	const struct host_vcpu *v = unit->priv;
+
+	return !is_idle_unit(unit) && cpumask_equal(unit->domain->cpupool->res_valid, &h->valid) &&
+	       engine_better_idle(&h->engine, v->number, h->number[cpu]) != SY_NONE;
+}
+
 static void schedule(unsigned int cpu)
 {
 	struct sched_resource *res = get_sched_res(cpu);
 	struct sched_unit *prev = res->curr, *next;
 	struct vcpu *v = prev->vcpu_list;
+	bool moves;
 
 	context_saved(cpu);
 	model_softirq[cpu] = false;
@@ -103,9 +114,11 @@ static void schedule(unsigned int cpu)
 	choices++;
 	res->due_ns = 0;
 	spin_lock(res->schedule_lock);
+	moves = would_rather_move(prev, cpu);
 	res->pool->sched->do_schedule(res->pool->sched, prev, NOW(), res->tasklet);
 	next = prev->next_task;
 	ASSERT(next);
+	ASSERT(!moves || next != prev);
 	if (prev->next_time >= 0) {
 		ASSERT(prev->next_time >= (s_time_t)SOONEST_NS);
 		res->due_ns = model_now + prev->next_time;
@@ -142,15 +155,38 @@ static void draw_affinity(cpumask_t *set, const struct cpupool *pool)
 	cpumask_set_cpu(one, set);
 }
 
-/* always: as an administrator asks; otherwise as Xen pins for a moment. */
-static void set_affinity(struct sched_unit *unit, const cpumask_t *hard, bool always)
+/* All, some, few or none. */
+static void draw_soft_affinity(cpumask_t *set)
+{
+	unsigned int kind = below(4), cpu;
+
+	*set = (cpumask_t){ 0 };
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		if (!kind || (kind == 1 && below(2)) || (kind == 2 && !below(8)))
+			cpumask_set_cpu(cpu, set);
+}
+
+/* Of either kind; NULL: as it is. */
+static void set_affinity(struct sched_unit *unit, const cpumask_t *hard, const cpumask_t *soft)
+{
+	scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, hard, soft);
+	if (hard)
+		*unit->cpu_hard_affinity = *hard;
+	if (soft)
+		*unit->cpu_soft_affinity = *soft;
+}
+
+/* As an administrator asks, for one or both, or as Xen pins for a moment. */
+static void change_affinity(struct sched_unit *unit)
 {
 	spinlock_t *lock = unit_schedule_lock_irq(unit);
-	bool moves;
+	bool asked = below(2), softly = asked && below(2), moves;
+	cpumask_t hard, soft;
 
-	scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, hard, NULL);
-	*unit->cpu_hard_affinity = *hard;
-	moves = always || !cpumask_test_cpu(unit->vcpu_list->processor, hard);
+	draw_affinity(&hard, unit->domain->cpupool);
+	draw_soft_affinity(&soft);
+	set_affinity(unit, softly && below(2) ? NULL : &hard, softly ? &soft : NULL);
+	moves = asked || !cpumask_test_cpu(unit->vcpu_list->processor, &hard);
 	if (moves)
 		migrate_start(unit);
 	spin_unlock(lock);
@@ -185,8 +221,7 @@ static bool send_away(struct sched_unit *unit, unsigned int cpu)
 
 	cpumask_and(&usable, unit->cpu_hard_affinity, unit->domain->cpupool->res_valid);
 	if (cpumask_empty(&usable) && cpumask_test_cpu(cpu, unit->cpu_hard_affinity)) {
-		scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, &everywhere, NULL);
-		*unit->cpu_hard_affinity = everywhere;
+		set_affinity(unit, &everywhere, NULL);
 	}
 	here = unit->res == get_sched_res(cpu);
 	if (here)
@@ -255,12 +290,12 @@ static struct sched_unit *new_unit(struct domain *d, unsigned int id, void *priv
 static void insert(struct sched_unit *unit)
 {
 	const struct cpupool *pool = unit->domain->cpupool;
-	cpumask_t hard;
+	cpumask_t hard, soft;
 
 	sched_set_res(unit, get_sched_res(cpumask_first(pool->res_valid)));
 	draw_affinity(&hard, pool);
-	scheduler_of(unit)->adjust_affinity(scheduler_of(unit), unit, &hard, NULL);
-	*unit->cpu_hard_affinity = hard;
+	draw_soft_affinity(&soft);
+	set_affinity(unit, &hard, &soft);
 	scheduler_of(unit)->insert_unit(scheduler_of(unit), unit);
 }
 

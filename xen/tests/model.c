@@ -53,12 +53,15 @@ static struct host *host_of_pool(unsigned int pool)
 	return schedulers[pool].sched_data;
 }
 
-/* It may use what affinity and cpupool leave; where that is nothing, what affinity and scheduler do. */
+/*
+ * It may use what affinity and cpupool leave; where that is nothing, what affinity and scheduler do. It prefers
+ * the soft affinity of that, if that is some and not all.
+ */
 static void check_allowed(struct host *h, const struct sched_unit *unit)
 {
 	const struct host_vcpu *v = unit->priv;
+	u32 allowed = 0, preferred = 0, i;
 	cpumask_t may;
-	u32 i;
 
 	cpumask_and(&may, unit->cpu_hard_affinity, unit->domain->cpupool->res_valid);
 	if (cpumask_empty(&may))
@@ -67,7 +70,13 @@ static void check_allowed(struct host *h, const struct sched_unit *unit)
 		bool expected = h->pcpu[i].cpu != SY_NONE && cpumask_test_cpu(h->pcpu[i].cpu, &may);
 
 		ASSERT((v->allowed[i / 64] >> i % 64 & 1) == expected);
+		allowed += expected;
+		expected &= h->pcpu[i].cpu != SY_NONE &&
+			    cpumask_test_cpu(h->pcpu[i].cpu, unit->cpu_soft_affinity);
+		ASSERT((host_preferred_pcpus(&h->engine, v->number, i / 64) >> i % 64 & 1) == expected);
+		preferred += expected;
 	}
+	ASSERT(host_prefers(&h->engine, v->number) == (preferred && preferred < allowed));
 	ASSERT(v->engine.status != ENGINE_RUNNING || host_pcpu(&h->engine, v->engine.ran_on)->interrupted ||
 	       engine_may_use(&h->engine, v->number, v->engine.ran_on));
 }
@@ -365,8 +374,6 @@ static void happen(void)
 	unsigned int id = below(domain_count), cpu = below(nr_cpu_ids);
 	struct model_domain *d = domains[id].there ? &domains[id] : &domains[0];
 	struct sched_unit *unit = d->unit[below(d->domain.max_vcpus)];
-	cpumask_t hard;
-
 	switch (below(32)) {
 	case 0:
 		if (!below(4))
@@ -374,8 +381,7 @@ static void happen(void)
 		break;
 	case 1:
 	case 2:
-		draw_affinity(&hard, d->domain.cpupool);
-		set_affinity(unit, &hard, below(2));
+		change_affinity(unit);
 		break;
 	case 3:
 		change_settings(&d->domain);

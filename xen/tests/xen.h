@@ -367,6 +367,7 @@ struct sched_unit {
 	bool is_running;
 	bool migrated;
 	cpumask_t cpu_hard_affinity[1];
+	cpumask_t cpu_soft_affinity[1];
 };
 
 struct scheduler;

@@ -73,6 +73,9 @@ pub struct DomainEntry {
     /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
     #[serde(default)]
     pub pin: Vec<CpuSet>,
+    /// Of those, the pCPUs that it would rather use, as in `pin`. Empty, or none of those: no preference.
+    #[serde(default)]
+    pub pin_soft: Vec<CpuSet>,
     /// The slice it asks for, where a policy heeds that.
     #[serde(default)]
     pub slice: Option<Nanoseconds>,
@@ -116,6 +119,7 @@ impl DomainEntry {
             weight: self.weight,
             cap_percent: self.cap_percent,
             pin: self.pin.clone(),
+            pin_soft: self.pin_soft.clone(),
             slice: self.slice,
             sedf: self.sedf.clone(),
             boost: self.boost.clone(),

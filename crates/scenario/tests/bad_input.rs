@@ -44,8 +44,8 @@ fn the_message_points_at_the_word() {
            |\n\
          5 | wieght = 512\n  \
            | ^^^^^^\n  \
-         help: known here: `name`, `count`, `vcpus`, `weight`, `cap_percent`, `pin`, `slice`, `sedf`, \
-         `boost`, `start`, `guest_slice`, `guest_locks`, `task`"
+         help: known here: `name`, `count`, `vcpus`, `weight`, `cap_percent`, `pin`, `pin_soft`, \
+         `slice`, `sedf`, `boost`, `start`, `guest_slice`, `guest_locks`, `task`"
     );
 }
 
@@ -116,8 +116,10 @@ fn settings_that_cannot_be() {
         ("weight = 65536", "`65536` is out of range: 1 to 65535"),
         ("cap_percent = 101", "`101` is above the host: 1 pCPUs are 100 percent"),
         ("pin = [\"0-1\"]", "pCPU 1 in `0-1` is not there: the host has 1"),
+        ("pin_soft = [\"1\"]", "pCPU 1 in `1` is not there: the host has 1"),
         ("vcpus = 0", "`0` is out of range"),
         ("vcpus = 3\npin = [\"0\", \"0\"]", "2 sets of pCPUs for 3 vCPUs"),
+        ("vcpus = 3\npin_soft = [\"0\", \"0\"]", "2 sets of pCPUs for 3 vCPUs"),
         ("count = 0", "`0` is out of range: 1 to 65536"),
         ("count = 4000000000", "1 to 65536"),
         ("slice = \"0 s\"", "more than 0"),

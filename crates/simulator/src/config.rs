@@ -157,6 +157,9 @@ pub struct Domain {
     /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
     #[serde(default)]
     pub pin: Vec<CpuSet>,
+    /// Of those, the pCPUs that it would rather use, as in `pin`. Empty, or none of those: no preference.
+    #[serde(default)]
+    pub pin_soft: Vec<CpuSet>,
     /// The slice it asks for, where a policy heeds that.
     #[serde(default)]
     pub slice: Option<Nanoseconds>,
@@ -212,6 +215,7 @@ impl Domain {
             weight: default_weight(),
             cap_percent: 0,
             pin: vec![],
+            pin_soft: vec![],
             slice: None,
             sedf: None,
             boost: None,

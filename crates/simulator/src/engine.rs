@@ -123,7 +123,7 @@ pub(crate) struct Tables {
     pub domain_bytes: u32,
     pub queue_bytes: u32,
     pub pcpu_bytes: u32,
-    pub allowed: *const u64,
+    pub sets: *const u64,
     pub idle: *const u64,
     pub waited: *mut u64,
     pub words: u32,
@@ -155,7 +155,7 @@ impl Default for Host {
                 domain_bytes: 0,
                 queue_bytes: 0,
                 pcpu_bytes: 0,
-                allowed: null(),
+                sets: null(),
                 idle: null(),
                 waited: null_mut(),
                 words: 0,
@@ -182,10 +182,11 @@ twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor 
     pcpus_per_socket = "engine.pcpus_per_socket", queues = "engine.queues",
     online = "engine.online", rotor = "engine.rotor", policy, simulation, tables);
 twin!(FACTS, Tables, "simulated_tables": vcpus, domains, queues, pcpus, vcpu_bytes, domain_bytes, queue_bytes,
-    pcpu_bytes, allowed, idle, waited, words, account_count, account_order);
+    pcpu_bytes, sets, idle, waited, words, account_count, account_order);
 
-/// Where the engine looks for `allowed` of a vCPU, in bytes.
+/// Where the engine looks for `allowed` and `preferred` of a vCPU, in bytes.
 pub(crate) const VCPU_ALLOWED: usize = ffi::find(FACTS, "simulated_vcpu.allowed");
+pub(crate) const VCPU_PREFERRED: usize = ffi::find(FACTS, "simulated_vcpu.preferred");
 
 // Contract of each: `host` is that of a `Simulation` with `policy`, `simulation` and `tables` set, and every number is of
 // something that is there. It calls back (`simulation/host.rs`), keeps no pointer, and is defined for every time.

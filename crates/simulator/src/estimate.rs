@@ -44,7 +44,7 @@ impl Setup {
             let vcpu = sizes::VCPU + histogram_bytes() + sizes::TIMER + 64;
             bytes += u128::from(domain.vcpus) * vcpu as u128;
             // Sets of pCPUs are kept as bits; in each queue there is one key per member.
-            bytes += domain.pin.len() as u128 * (pcpus / 8 + 64);
+            bytes += (domain.pin.len() + domain.pin_soft.len()) as u128 * (pcpus / 8 + 64);
             bytes += (sizes::DOMAIN + sizes::TIMER + domain.name.len()) as u128;
             let tasks = domain.task.iter();
             bytes += tasks.map(|task| self.task_memory(task, length)).sum::<u128>();
@@ -119,8 +119,8 @@ const WAITS: usize = 64 * 16;
 
 /// Memory that the domains of one entry take before anything is made of them.
 pub fn domain_bytes(domain: &Domain) -> usize {
-    let pins: usize =
-        domain.pin.iter().map(|set| size_of::<CpuSet>() + 4 * set.iter().count()).sum();
+    let pins = domain.pin.iter().chain(&domain.pin_soft);
+    let pins: usize = pins.map(|set| size_of::<CpuSet>() + 4 * set.iter().count()).sum();
     let tasks = domain.task.len() * (size_of::<Task>() + 64);
     size_of::<Domain>() + domain.name.len() + 16 + pins + tasks
 }

@@ -24,6 +24,7 @@ void facts(void)
 	FIELD(engine_vcpu, saving);
 	FIELD(engine_vcpu, unplaced);
 	FIELD(simulated_vcpu, allowed);
+	FIELD(simulated_vcpu, preferred);
 
 	SIZE(simulated_domain);
 	FIELD(simulated_domain, engine.state);
@@ -75,7 +76,7 @@ void facts(void)
 	FIELD(simulated_tables, domain_bytes);
 	FIELD(simulated_tables, queue_bytes);
 	FIELD(simulated_tables, pcpu_bytes);
-	FIELD(simulated_tables, allowed);
+	FIELD(simulated_tables, sets);
 	FIELD(simulated_tables, idle);
 	FIELD(simulated_tables, waited);
 	FIELD(simulated_tables, words);

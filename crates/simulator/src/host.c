@@ -24,6 +24,7 @@ struct waiting {
 struct simulated_vcpu {
 	struct engine_vcpu engine;
 	u32 allowed; /* set of pCPUs that it may use */
+	u32 preferred; /* of those that it prefers; the same set: none */
 };
 
 struct simulated_domain {
@@ -56,7 +57,7 @@ struct simulated_tables {
 	u32 queue_bytes;
 	u32 pcpu_bytes;
 	/* Sets, of so many words each. */
-	const u64 *allowed;
+	const u64 *sets;
 	const u64 *idle;
 	u64 *waited;
 	u32 words;
@@ -200,11 +201,24 @@ HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
 	*word = waited ? *word | bit : *word & ~bit;
 }
 
+static inline const struct simulated_vcpu *vcpu_of(struct engine *e, u32 vcpu)
+{
+	return (const struct simulated_vcpu *)host_vcpu(e, vcpu);
+}
+
 HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
 {
-	const struct simulated_vcpu *v = (const struct simulated_vcpu *)host_vcpu(e, vcpu);
+	return tables(e)->sets[vcpu_of(e, vcpu)->allowed * tables(e)->words + word];
+}
 
-	return tables(e)->allowed[v->allowed * tables(e)->words + word];
+HOST_FN bool host_prefers(struct engine *e, u32 vcpu)
+{
+	return vcpu_of(e, vcpu)->preferred != vcpu_of(e, vcpu)->allowed;
+}
+
+HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return tables(e)->sets[vcpu_of(e, vcpu)->preferred * tables(e)->words + word];
 }
 
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)

@@ -83,6 +83,12 @@ impl Mask {
         self.0[member.0 as usize / 64] >> (member.0 % 64) & 1 != 0
     }
 
+    /// What is in both, unless that is nothing.
+    pub fn common(&self, other: &Mask) -> Option<Mask> {
+        let words: Box<[u64]> = self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect();
+        words.iter().any(|&word| word != 0).then_some(Mask(words))
+    }
+
     /// Its bits, 64 to a word.
     pub fn words(&self) -> &[u64] {
         &self.0

@@ -112,20 +112,22 @@ impl Setup {
             );
             return Err(path.error("cap_percent", problem));
         }
-        if domain.pin.len() > 1 && domain.pin.len() != domain.vcpus as usize {
-            let problem = format!(
-                "{} sets of pCPUs for {} vCPUs: give one set for all or one for each",
-                domain.pin.len(),
-                domain.vcpus
-            );
-            return Err(path.error("pin", problem));
-        }
-        for (index, set) in domain.pin.iter().enumerate() {
-            if let Some(pcpu) = set.iter().find(|&pcpu| pcpu >= pcpus) {
+        for (key, sets) in [("pin", &domain.pin), ("pin_soft", &domain.pin_soft)] {
+            if sets.len() > 1 && sets.len() != domain.vcpus as usize {
                 let problem = format!(
-                    "pCPU {pcpu} in `{set}` is not there: the host has {pcpus}, numbered from 0"
+                    "{} sets of pCPUs for {} vCPUs: give one set for all or one for each",
+                    sets.len(),
+                    domain.vcpus
                 );
-                return Err(path.error(&format!("pin.{index}"), problem));
+                return Err(path.error(key, problem));
+            }
+            for (index, set) in sets.iter().enumerate() {
+                if let Some(pcpu) = set.iter().find(|&pcpu| pcpu >= pcpus) {
+                    let problem = format!(
+                        "pCPU {pcpu} in `{set}` is not there: the host has {pcpus}, numbered from 0"
+                    );
+                    return Err(path.error(&format!("{key}.{index}"), problem));
+                }
             }
         }
         if let Some(slice) = domain.slice {

@@ -257,7 +257,7 @@ fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
         (
             prop_oneof![1..=65_535u32, 64..=1024u32],
             prop_oneof![3 => Just(0), 1 => 1..=100 * pcpus],
-            pins(pcpus, vcpus),
+            (pins(pcpus, vcpus), pins(pcpus, vcpus)),
             prop::option::weighted(0.2, time(50..30_000)),
             prop::option::weighted(0.3, reservation.clone()),
             prop_oneof![2 => Just(Nanoseconds(0)), 1 => time(0..50_000)],
@@ -265,16 +265,20 @@ fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
             prop_oneof![Just(GuestLocks::Unfair), Just(GuestLocks::Ticket)],
         )
             .prop_map(
-                move |(weight, cap_percent, pin, slice, sedf, start, task, guest_locks)| Domain {
-                    weight,
-                    cap_percent,
-                    pin,
-                    slice,
-                    sedf,
-                    start,
-                    task,
-                    guest_locks,
-                    ..Domain::new("", vcpus)
+                move |(weight, cap_percent, pins, slice, sedf, start, task, guest_locks)| {
+                    let (pin, pin_soft) = pins;
+                    Domain {
+                        weight,
+                        cap_percent,
+                        pin,
+                        pin_soft,
+                        slice,
+                        sedf,
+                        start,
+                        task,
+                        guest_locks,
+                        ..Domain::new("", vcpus)
+                    }
                 },
             )
     })

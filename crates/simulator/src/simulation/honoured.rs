@@ -113,7 +113,7 @@ impl Simulation {
     #[inline(always)]
     pub(super) fn check_pin(&mut self, vcpu: VcpuNumber, pcpu: PcpuNumber, ran_ns: u64) {
         let entry = &mut self.vcpus[vcpu];
-        if entry.allowed != EVERYWHERE && !self.allowed[entry.allowed as usize].contains(pcpu) {
+        if entry.allowed != EVERYWHERE && !self.sets[entry.allowed as usize].contains(pcpu) {
             entry.times.outside_ns += ran_ns;
         }
     }

@@ -28,10 +28,11 @@ use crate::random::Random;
 use crate::run_queue::RunQueue;
 use crate::timers::Timers;
 use crate::topology::{Mask, Topology};
+use crate::units::CpuSet;
 use crate::waits::WaitRecorder;
 use crate::workload::{Backend, Order, Packet, Program};
 
-/// The first of the sets of pCPUs that vCPUs may use: all.
+/// The first of the sets of pCPUs: all.
 const EVERYWHERE: u32 = 0;
 
 /// One run of one host under one policy. The same arguments give the same bytes, anywhere.
@@ -50,9 +51,9 @@ pub struct Simulation {
     /// Waits longer than this are late.
     late_ns: u64,
     timer_base: TimerBase,
-    /// Sets of pCPUs that vCPUs may use; the first is [`EVERYWHERE`]. And all their words.
-    allowed: Vec<Mask>,
-    allowed_words: Vec<u64>,
+    /// Sets of pCPUs that vCPUs may use or prefer; the first is [`EVERYWHERE`]. And all their words.
+    sets: Vec<Mask>,
+    set_words: Vec<u64>,
 
     // The host.
     now_ns: u64,
@@ -171,20 +172,23 @@ impl Domain {
 }
 
 const _: () = assert!(std::mem::offset_of!(Vcpu, allowed) == engine::VCPU_ALLOWED);
+const _: () = assert!(std::mem::offset_of!(Vcpu, preferred) == engine::VCPU_PREFERRED);
 
 #[repr(C, align(64))]
 struct Vcpu {
     engine: engine::Vcpu,
     /// Set of pCPUs that it may use.
     allowed: u32,
+    /// Set of those that it prefers; the same set: none.
+    preferred: u32,
     /// Guest thread that it runs.
     thread: ThreadNumber,
+    /// Place among the queue's members.
+    member: u32,
     /// Until when it ran last.
     left_ns: u64,
     /// Idleness of the pCPUs that it may use when it was queued.
     idle_mark_ns: u64,
-    /// Place among the queue's members.
-    member: u32,
     /// CPU time left before the guest's scheduler looks whether another thread should run.
     guest_left_ns: u64,
     /// CPU time that it still owes to the machinery.
@@ -298,8 +302,8 @@ impl Simulation {
                 sample: 0,
                 flight: 0,
             },
-            allowed: vec![all.clone()],
-            allowed_words: vec![],
+            sets: vec![all.clone()],
+            set_words: vec![],
             // Policies take a time of 0 for "never".
             now_ns: 0,
             end_ns: 0,
@@ -333,8 +337,8 @@ impl Simulation {
         for domain in &setup.domains {
             simulation.create_domain(domain, setup.host.io.driver_domain.as_ref());
         }
-        simulation.set_allowed();
-        simulation.idleness = Idleness::new(&simulation.allowed, pcpus);
+        simulation.show_sets();
+        simulation.idleness = Idleness::new(&simulation.sets, pcpus);
         simulation.create_timers(setup);
         Ok(simulation)
     }
@@ -376,7 +380,7 @@ impl Simulation {
             domain_bytes: size_of::<Domain>() as u32,
             queue_bytes: size_of::<Queue>() as u32,
             pcpu_bytes: size_of::<Pcpu>() as u32,
-            allowed: self.allowed_words.as_ptr(),
+            sets: self.set_words.as_ptr(),
             idle: self.idle.words().as_ptr(),
             waited: self.waited.as_mut_ptr(),
             words: self.idle.words().len() as u32,
@@ -386,9 +390,9 @@ impl Simulation {
     }
 
     /// The same of the sets of pCPUs, once all are known.
-    fn set_allowed(&mut self) {
-        self.allowed_words = self.allowed.iter().flat_map(Mask::words).copied().collect();
-        self.host.tables.allowed = self.allowed_words.as_ptr();
+    fn show_sets(&mut self) {
+        self.set_words = self.sets.iter().flat_map(Mask::words).copied().collect();
+        self.host.tables.sets = self.set_words.as_ptr();
     }
 
     fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
@@ -425,12 +429,7 @@ impl Simulation {
         });
         self.domain_begin(domain, &settings, config.vcpus);
         for index in 0..config.vcpus {
-            let pin = match config.pin.as_slice() {
-                [] => None,
-                [one] => Some(one),
-                each => each.get(index as usize),
-            };
-            self.create_vcpu(domain, index, pin);
+            self.create_vcpu(domain, index, config);
         }
         for task in &config.task {
             let name = task.name.clone().unwrap_or_else(|| task.workload.name().to_owned());
@@ -444,26 +443,33 @@ impl Simulation {
         self.domains[domain].tasks.end = self.tasks.next();
     }
 
-    fn create_vcpu(
-        &mut self,
-        domain: DomainNumber,
-        index: u32,
-        pin: Option<&crate::units::CpuSet>,
-    ) {
-        let pcpus = self.topology.pcpus;
-        let allowed = match pin {
-            None => EVERYWHERE as usize,
-            Some(pin) => {
-                let mask = Mask::of(pcpus, pin.iter().map(Number::new));
-                let known = self.allowed.iter().position(|other| *other == mask);
-                known.unwrap_or_else(|| {
-                    self.allowed.push(mask);
-                    self.allowed.len() - 1
-                })
-            }
+    /// The number of this set.
+    fn set_number(&mut self, mask: Mask) -> u32 {
+        let known = self.sets.iter().position(|other| *other == mask);
+        let number = known.unwrap_or_else(|| {
+            self.sets.push(mask);
+            self.sets.len() - 1
+        });
+        number as u32
+    }
+
+    /// The set that is given for this vCPU, for all, or for none.
+    fn given_mask(&self, sets: &[CpuSet], index: u32) -> Option<Mask> {
+        let set = match sets {
+            [one] => Some(one),
+            each => each.get(index as usize),
         };
+        set.map(|set| Mask::of(self.topology.pcpus, set.iter().map(Number::new)))
+    }
+
+    fn create_vcpu(&mut self, domain: DomainNumber, index: u32, config: &crate::config::Domain) {
+        let pin = self.given_mask(&config.pin, index);
+        let allowed = pin.map_or(EVERYWHERE, |mask| self.set_number(mask));
+        let soft = self.given_mask(&config.pin_soft, index);
+        let preferred = soft.and_then(|mask| mask.common(&self.sets[allowed as usize]));
+        let preferred = preferred.map_or(allowed, |mask| self.set_number(mask));
         // Where fewest vCPUs belong already, per pCPU; among equals the first.
-        let mask = &self.allowed[allowed];
+        let mask = &self.sets[preferred as usize];
         let pcpu = self
             .pcpus
             .numbers()
@@ -475,11 +481,12 @@ impl Simulation {
         let vcpu = self.vcpus.next();
         self.vcpus.push(Vcpu {
             engine: engine::Vcpu::default(),
-            allowed: allowed as u32,
+            allowed,
+            preferred,
             thread: Number::NONE,
+            member: 0,
             left_ns: 0,
             idle_mark_ns: 0,
-            member: 0,
             guest_left_ns: 0,
             debt_ns: 0,
             times: observe::Times::default(),

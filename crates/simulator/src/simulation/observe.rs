@@ -312,7 +312,7 @@ impl Simulation {
         // Set 0 is the whole host.
         let pcpus = (!masks().any(|mask| mask == 0)).then(|| {
             let allowed =
-                |&pcpu: &PcpuNumber| masks().any(|m| self.allowed[m as usize].contains(pcpu));
+                |&pcpu: &PcpuNumber| masks().any(|m| self.sets[m as usize].contains(pcpu));
             self.pcpus.numbers().filter(allowed).map(|pcpu| pcpu.0).collect()
         });
         Usable { percent, pcpus }

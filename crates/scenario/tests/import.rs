@@ -58,19 +58,24 @@ fn xl_domains() {
          name='db'; vcpus = 4 # four\n\
          disk = [ 'phy:/dev/x,xvda,w', # nested [ and quotes\n   [\"y\", 2], ]\n\
          cpu_weight=\"512\"\ncap = 150\nkernel = \"/boot/x;y\"\n\
-         cpus = [\"2\", \"3-8,^5\", 'all']\n",
+         cpus = [\"2\", \"3-8,^5\", 'all']\ncpus_soft = '3-4'\n",
     );
     let domain = &loaded.setup.domains[0];
     assert_eq!((domain.name.as_str(), domain.vcpus), ("db", 4));
     assert_eq!((domain.weight, domain.cap_percent), (512, 150));
     let pins: Vec<_> = domain.pin.iter().map(ToString::to_string).collect();
     assert_eq!(pins, ["2", "3-4,6-8", "0-8", "0-8"]);
+    assert_eq!(domain.pin_soft, ["3-4".parse().unwrap()]);
     assert_eq!(loaded.setup.host.pcpus(), 9);
 
     let one_set = described("guest", "name = \"db\"\r\nvcpus = 2\r\ncpus = \"0-3\"\r\n");
     assert_eq!(one_set.setup.domains[0].pin.len(), 1);
     let everywhere = described("guest", "name = \"db\"\ncpus = \"all\"");
     assert_eq!(everywhere.setup.domains[0].pin, []);
+    // One for each vCPU; what comes behind the list has no preference.
+    let soft = described("guest", "name = \"db\"\nvcpus = 2\ncpus_soft = [\"1,3\"]");
+    let soft: Vec<_> = soft.setup.domains[0].pin_soft.iter().map(ToString::to_string).collect();
+    assert_eq!(soft, ["1,3", "0-3"]);
 }
 
 /// Two CPUs. `vm` has a vCPU that runs 2 ms, sleeps 3 ms, runs 1 ms, is preempted for 4 ms by

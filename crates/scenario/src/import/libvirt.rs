@@ -107,6 +107,7 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
         weight: 256,
         cap_percent: 0,
         pin: vec![all_pinned; vcpus as usize],
+        pin_soft: vec![],
         notes,
     };
     if machine.name.is_empty() {

@@ -324,6 +324,7 @@ pub(crate) struct VirtualMachine {
     cap_percent: u32,
     /// By number of the vCPU; none: all pCPUs.
     pin: Vec<Option<CpuSet>>,
+    pin_soft: Vec<Option<CpuSet>>,
     /// What was translated, and how.
     notes: Vec<String>,
 }
@@ -331,7 +332,7 @@ pub(crate) struct VirtualMachine {
 impl VirtualMachine {
     /// The pCPUs that the host must have at least, as far as one can tell.
     fn pcpus(&self) -> u32 {
-        let pinned = self.pin.iter().flatten().flat_map(CpuSet::iter).max();
+        let pinned = self.pin.iter().chain(&self.pin_soft).flatten().flat_map(CpuSet::iter).max();
         let capped = self.cap_percent.div_ceil(100);
         pinned.map_or(1, |pcpu| pcpu + 1).max(capped).max(self.vcpus.min(MAX_CORES))
     }
@@ -357,17 +358,17 @@ impl VirtualMachine {
         if self.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", self.cap_percent);
         }
-        if self.pin.iter().any(Option::is_some) {
+        for (key, sets) in [("pin", &self.pin), ("pin_soft", &self.pin_soft)] {
+            if sets.iter().all(Option::is_none) {
+                continue;
+            }
             let all: CpuSet = (0..self.pcpus()).collect();
-            let mut sets: Vec<String> = self
-                .pin
-                .iter()
-                .map(|set| quoted(&set.as_ref().unwrap_or(&all).to_string()))
-                .collect();
+            let sets = sets.iter().map(|set| quoted(&set.as_ref().unwrap_or(&all).to_string()));
+            let mut sets: Vec<String> = sets.collect();
             if sets.iter().all(|set| *set == sets[0]) {
                 sets.truncate(1);
             }
-            let _ = writeln!(text, "pin = [{}]", sets.join(", "));
+            let _ = writeln!(text, "{key} = [{}]", sets.join(", "));
         }
         let _ = writeln!(
             text,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Xen's xl.cfg: `name`, `vcpus`, `cpu_weight`, `cap` and `cpus`. The file is a series of
+//! Xen's xl.cfg: `name`, `vcpus`, `cpu_weight`, `cap`, `cpus` and `cpus_soft`. The file is a series of
 //! `KEY=VALUE`, where a value is a string, a number or a list, and `#` begins a comment; see
 //! xl.cfg(5), "Syntax" and "CPU Allocation".
 
@@ -22,9 +22,10 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
         weight: 256,
         cap_percent: 0,
         pin: vec![],
+        pin_soft: vec![],
         notes: vec![],
     };
-    let mut cpus = None;
+    let (mut cpus, mut cpus_soft) = (None, None);
     let mut parser = Parser { source, at: 0 };
     while let Some((key, value)) = parser.assignment()? {
         let number = |what, range| value.number(source, what, range);
@@ -44,10 +45,7 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
                     "`vcpus` are there at the start; more, up to `maxvcpus`, are not simulated.";
                 machine.notes.push(note.to_owned());
             }
-            "cpus_soft" => {
-                let note = "`cpus_soft` is left out: only hard affinity is simulated.";
-                machine.notes.push(note.to_owned());
-            }
+            "cpus_soft" => cpus_soft = Some(value),
             _ => {}
         }
     }
@@ -56,6 +54,9 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
     }
     if let Some(cpus) = cpus {
         machine.pin = pins(source, &cpus, machine.vcpus as usize)?;
+    }
+    if let Some(cpus) = cpus_soft {
+        machine.pin_soft = pins(source, &cpus, machine.vcpus as usize)?;
     }
     Ok(machine)
 }

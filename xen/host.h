@@ -118,6 +118,16 @@ static void set_bit_of(u64 *set, u32 bit, bool value)
 	set[bit / 64] = (set[bit / 64] & ~(1ULL << bit % 64)) | (u64)value << bit % 64;
 }
 
+HOST_FN bool host_goes_on(struct engine *e)
+{
+	return true;
+}
+
+HOST_FN u32 host_zero(struct engine *e)
+{
+	return 0;
+}
+
 /* ---- Tables ---- */
 
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
@@ -142,9 +152,12 @@ static struct host_domain *domain_of(struct engine *e, u32 domain)
 
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
 {
-	struct host_domain *d = domain_of(e, domain);
+	return &domain_of(e, domain)->engine;
+}
 
-	return d ? &d->engine : NULL;
+HOST_FN bool host_has_domain(struct engine *e, u32 domain)
+{
+	return domain_of(e, domain);
 }
 
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)

@@ -31,7 +31,7 @@ ENGINE_FN u32 engine_usable(struct engine *e, u32 vcpu, u32 queue)
 			return pcpu;
 	}
 	for (affinity = first; affinity < ENGINE_AFFINITIES; affinity++) {
-		for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
+		for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
 			if (engine_has(e, vcpu, affinity, pcpu))
 				return pcpu;
 		}
@@ -45,7 +45,7 @@ ENGINE_FN bool engine_prefers_queue(struct engine *e, u32 vcpu, u32 queue)
 	struct engine_queue *q = host_queue(e, queue);
 	u32 pcpu = q->first_pcpu;
 
-	while (pcpu < q->end_pcpu && engine_averse(e, vcpu, pcpu))
+	while (host_goes_on(e) && pcpu < q->end_pcpu && engine_averse(e, vcpu, pcpu))
 		pcpu++;
 	return pcpu < q->end_pcpu;
 }
@@ -55,11 +55,10 @@ ENGINE_FN bool engine_prefers_queue(struct engine *e, u32 vcpu, u32 queue)
  * does not goes if nobody else would and somebody waits there: balance and preference would send it
  * to and fro. Xen's credit2 balances by hard affinity alone (unit_is_migrateable()).
  */
-ENGINE_FN u32 engine_best_to_move(struct engine *e, u32 from, u32 to, u64 now)
+ENGINE_CALL u32 engine_best_to_move(ENGINE, u32 from, u32 to, u64 now)
 {
-	/* Of those who do not leave so, and of those who do. */
-	u32 best[2] = { SY_NONE, SY_NONE }, place = 0, vcpu;
-	s64 greatest[2] = { 0, 0 };
+	u32 best = SY_NONE, best_leaving = SY_NONE, place = 0, vcpu;
+	s64 greatest = 0, greatest_leaving = 0;
 
 	while ((vcpu = host_next_member(e, from, &place)) != SY_NONE) {
 		struct engine_vcpu *v = host_vcpu(e, vcpu);
@@ -72,16 +71,21 @@ ENGINE_FN u32 engine_best_to_move(struct engine *e, u32 from, u32 to, u64 now)
 				       &host_queue(e, to)->state, engine_domain_of(e, v), &v->state,
 				       now);
 		leaves = !engine_prefers_queue(e, vcpu, to) && engine_prefers_queue(e, vcpu, from);
-		if (gain <= greatest[leaves] || engine_usable(e, vcpu, to) == SY_NONE)
+		if (gain <= (leaves ? greatest_leaving : greatest) || engine_usable(e, vcpu, to) == SY_NONE)
 			continue;
-		greatest[leaves] = gain;
-		best[leaves] = vcpu;
+		if (leaves) {
+			greatest_leaving = gain;
+			best_leaving = vcpu;
+		} else {
+			greatest = gain;
+			best = vcpu;
+		}
 	}
-	return best[0] == SY_NONE && host_queue(e, from)->state.queued ? best[1] : best[0];
+	return best == SY_NONE && host_queue(e, from)->state.queued ? best_leaving : best;
 }
 
 /* Moves that one, if there is one. */
-ENGINE_FN bool engine_move_best(struct engine *e, u32 from, u32 to, u64 now)
+ENGINE_CALL bool engine_move_best(ENGINE, u32 from, u32 to, u64 now)
 {
 	u32 best = engine_best_to_move(e, from, to, now), pcpu;
 	struct engine_vcpu *v;
@@ -112,13 +116,13 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 {
 	struct engine_queue *q = host_queue(e, queue);
 	u64 most_load = engine_load(e, queue, now), least_load = most_load;
-	u32 from = 0, end = e->queues, most = queue, least = queue, other;
+	u32 from = host_zero(e), end = e->queues, most = queue, least = queue, other;
 
 	if (e->queues == e->pcpus && ++q->balances % ENGINE_BALANCES_FAR) {
 		from = queue - queue % e->pcpus_per_socket;
 		end = from + e->pcpus_per_socket;
 	}
-	for (other = from; other < end; other++) {
+	for (other = from; host_goes_on(e) && other < end; other++) {
 		u64 load;
 
 		if (!host_queue(e, other)->state.pcpus)
@@ -150,11 +154,11 @@ ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
 	bool leaves;
 	u32 first = pcpu - pcpu % e->threads_per_core, to, i;
 
-	for (i = first; i < first + e->threads_per_core; i++)
+	for (i = first; host_goes_on(e) && i < first + e->threads_per_core; i++)
 		shared |= i != pcpu && host_pcpu(e, i)->current != SY_NONE;
 	if (!awaited && !shared)
 		return;
-	to = engine_nearest_idle(e, vcpu, 0, e->pcpus);
+	to = engine_nearest_idle(e, vcpu, host_zero(e), e->pcpus);
 	if (to == SY_NONE)
 		return;
 	leaves = engine_averse(e, vcpu, to) && !engine_averse(e, vcpu, pcpu);

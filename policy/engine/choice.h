@@ -36,7 +36,7 @@ ENGINE_FN u32 engine_incumbent(struct engine *e, u32 pcpu)
 }
 
 /* Who runs on, or comes from the pCPU's own queue; or SY_NONE. */
-ENGINE_FN u32 engine_choose_here(struct engine *e, u32 pcpu, u64 now)
+ENGINE_CALL u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct sy_queue *q = &host_queue(e, c->queue)->state;
@@ -90,7 +90,7 @@ ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chose
 ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu, u32 chosen,
 				  u32 *averse, u64 now)
 {
-	while (from < end) {
+	while (host_goes_on(e) && from < end) {
 		u64 waited = host_waited_queues(e, from / 64) >> from % 64;
 		u32 vcpu;
 
@@ -111,7 +111,7 @@ ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu,
 
 /* Who comes from another queue, nearest first; or SY_NONE. Only queues of one pCPU, which have its
  * number, are stolen from. */
-ENGINE_FN u32 engine_steal(struct engine *e, u32 pcpu, u32 chosen, u64 now)
+ENGINE_CALL u32 engine_steal(ENGINE, u32 pcpu, u32 chosen, u64 now)
 {
 	u32 socket = pcpu - pcpu % e->pcpus_per_socket, end = socket + e->pcpus_per_socket;
 	u32 averse = SY_NONE;
@@ -122,12 +122,12 @@ ENGINE_FN u32 engine_steal(struct engine *e, u32 pcpu, u32 chosen, u64 now)
 	if (vcpu == SY_NONE)
 		vcpu = engine_steal_within(e, end, e->queues, pcpu, chosen, &averse, now);
 	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, 0, socket, pcpu, chosen, &averse, now);
+		vcpu = engine_steal_within(e, host_zero(e), socket, pcpu, chosen, &averse, now);
 	return vcpu == SY_NONE ? averse : vcpu;
 }
 
 /* Whoever runs on the queue's pCPUs is charged before a reset. */
-ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 now)
+ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 {
 	u32 queue = host_pcpu(e, pcpu)->queue, requests, i;
 	struct engine_queue *q = host_queue(e, queue);
@@ -136,8 +136,8 @@ ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 n
 				 engine_state_or_null(e, engine_first_waiting(e, queue)));
 
 	if (!units)
-		return;
-	for (i = q->first_pcpu; i < q->end_pcpu; i++) {
+		return 0;
+	for (i = q->first_pcpu; host_goes_on(e) && i < q->end_pcpu; i++) {
 		if (i != pcpu)
 			engine_charge(e, i, now);
 	}
@@ -145,14 +145,15 @@ ENGINE_FN void engine_reset_if_due(struct engine *e, u32 pcpu, u32 chosen, u64 n
 			    now);
 	host_domain(e, v->domain)->resets++;
 	engine_answer_queue(e, queue, requests, now);
-	for (i = 0; requests & SY_REWEIGH && i < 2; i++) {
+	for (i = 0; host_goes_on(e) && requests & SY_REWEIGH && i < 2; i++) {
 		/* Ids are numbers plus one. */
 		u64 id = e->governor.reweigh[i];
-		struct engine_domain *d = id ? host_domain(e, (u32)id - 1) : 0;
 
-		if (d)
-			sy_reweigh(host_policy(e), &e->governor, &d->state);
+		if (id && host_has_domain(e, (u32)id - 1))
+			sy_reweigh(host_policy(e), &e->governor,
+				   &host_domain(e, (u32)id - 1)->state);
 	}
+	return 0;
 }
 
 /* No vCPU runs on the pCPU any more. */
@@ -171,7 +172,7 @@ ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
 }
 
 /* A vCPU that has stopped can be taken by any pCPU from now on; nobody has asked for what it does. */
-ENGINE_FN void engine_settle(struct engine *e, u32 vcpu, u64 now)
+ENGINE_CALL int engine_settle(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 move_to = v->move_to, idle;
@@ -189,22 +190,23 @@ ENGINE_FN void engine_settle(struct engine *e, u32 vcpu, u64 now)
 		engine_assign(e, vcpu, move_to, now);
 	}
 	if (v->status != ENGINE_WAITING || v->parked)
-		return;
+		return 0;
 	if (!v->queued) {
 		engine_queue_up(e, vcpu, now);
-		return;
+		return 0;
 	}
 	if (unplaced) {
 		engine_interrupt_for(e, vcpu, now);
-		return;
+		return 0;
 	}
 	q = host_queue(e, v->queue);
 	if (q->state.pcpus < 2 && !host_saves(e))
-		return;
+		return 0;
 	/* Another pCPU of the queue may be idle, or by now this one. */
 	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->end_pcpu);
 	if (idle != SY_NONE)
 		engine_interrupt(e, idle);
+	return 0;
 }
 
 /* Who ran waits again, or is parked, or moves. */
@@ -252,7 +254,7 @@ ENGINE_FN void engine_start_tick(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 }
 
 /* The chosen one starts. */
-ENGINE_FN void engine_start(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
+ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
@@ -273,9 +275,10 @@ ENGINE_FN void engine_start(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 	v->woken = 0;
 	engine_answer_timers(e, vcpu, requests);
 	engine_start_tick(e, pcpu, vcpu, now);
+	return 0;
 }
 
-ENGINE_FN u64 engine_slice_ns(struct engine *e, u32 pcpu, u64 now)
+ENGINE_CALL u64 engine_slice_ns(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, c->current);
@@ -290,9 +293,9 @@ ENGINE_FN u64 engine_slice_ns(struct engine *e, u32 pcpu, u64 now)
  * to go on. */
 ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_queue *q)
 {
-	u32 awaited = 0, pcpu;
+	u32 awaited = host_zero(e), pcpu;
 
-	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
+	for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
 		struct engine_pcpu *c = host_pcpu(e, pcpu);
 
 		awaited += c->interrupted && c->current == SY_NONE && engine_may_use(e, vcpu, pcpu);
@@ -305,13 +308,13 @@ ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_que
  * now be left over, since those before it in the queue can take all pCPUs that are on the way to
  * it, gets another idle one.
  */
-ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
+ENGINE_CALL int engine_pass_on(ENGINE, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
-	u32 first = q->first_pcpu, end = q->end_pcpu, place = 0, before = 0, vcpu;
+	u32 first = q->first_pcpu, end = q->end_pcpu, place = 0, before = host_zero(e), vcpu;
 
 	if (!q->state.queued)
-		return;
+		return 0;
 	while (engine_any_idle(e, first, end) &&
 	       (vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
 		u32 idle = engine_nearest_idle(e, vcpu, first, end);
@@ -321,6 +324,7 @@ ENGINE_FN void engine_pass_on(struct engine *e, u32 queue)
 			engine_interrupt(e, idle);
 		before++;
 	}
+	return 0;
 }
 
 /*

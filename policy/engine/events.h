@@ -23,7 +23,7 @@ ENGINE_FN void engine_queue_begin(struct engine *e, u32 queue)
 	u32 pcpu;
 
 	sy_queue_init(host_policy(e), &q->state, e->pcpus);
-	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
+	for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
 		struct engine_pcpu *c = host_pcpu(e, pcpu);
 
 		c->state.id = pcpu;
@@ -75,7 +75,7 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
 	engine_charge_lone(e, queue, now);
 	host_change_queue(e, vcpu, SY_NONE, queue);
-	requests = ENGINE_ASK(join, e, v, now);
+	requests = engine_join(e, vcpu, now);
 	engine_answer_queue(e, queue, requests, now);
 }
 
@@ -85,12 +85,12 @@ ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 left, pcpu;
 
-	for (pcpu = 0; pcpu < e->pcpus; pcpu++) {
+	for (pcpu = host_zero(e); host_goes_on(e) && pcpu < e->pcpus; pcpu++) {
 		if (host_pcpu(e, pcpu)->paused == vcpu)
 			host_pcpu(e, pcpu)->paused = SY_NONE;
 	}
 	engine_charge_lone(e, v->queue, now);
-	left = ENGINE_ASK(leave, e, v, now);
+	left = engine_leave(e, vcpu, now);
 	host_change_queue(e, vcpu, v->queue, SY_NONE);
 	engine_answer_queue(e, v->queue, left, now);
 	engine_answer_timers(e, vcpu, left);
@@ -112,8 +112,8 @@ ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
 	u32 affinity = engine_first_affinity(e, vcpu);
 	u32 home = SY_NONE, fewest = SY_NONE, pcpu;
 
-	for (pcpu = 0; pcpu < e->pcpus; pcpu++) {
-		u32 belong = 0, place = 0, member;
+	for (pcpu = host_zero(e); host_goes_on(e) && pcpu < e->pcpus; pcpu++) {
+		u32 belong = host_zero(e), place = 0, member;
 
 		if (!engine_has(e, vcpu, affinity, pcpu))
 			continue;
@@ -190,7 +190,7 @@ ENGINE_FN void engine_pcpu_end(struct engine *e, u32 pcpu, u64 now)
 
 	if (engine_is_idle(e, pcpu))
 		host_set_idle(e, pcpu, false);
-	while ((vcpu = engine_belongs(e, pcpu)) != SY_NONE)
+	while (host_goes_on(e) && (vcpu = engine_belongs(e, pcpu)) != SY_NONE)
 		engine_affinity_changed(e, vcpu, now);
 	c->online = 0;
 	c->occupied = 0;
@@ -322,6 +322,7 @@ ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 requests = ENGINE_ASK(summon, e, v, now);
 
+	host_domain(e, v->domain)->summoned++;
 	engine_answer(e, vcpu, requests, now);
 	if (requests & SY_RESCHEDULE)
 		engine_interrupt(e, v->state.pcpu);
@@ -330,7 +331,7 @@ ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 /* Summons those siblings of a spinning vCPU that the policy wants; how many. */
 ENGINE_FN u32 engine_summon(struct engine *e, u32 domain, enum sy_gang gang, u64 now)
 {
-	u32 best = SY_NONE, summoned = 0, place = 0, vcpu;
+	u32 best = SY_NONE, summoned = host_zero(e), place = 0, vcpu;
 	u64 greatest = 0;
 
 	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {

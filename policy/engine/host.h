@@ -11,12 +11,32 @@
 /* Spelt so, since kernels have macros of the other names. */
 #define HOST_FN static inline __attribute__((__always_inline__, __unused__))
 
+/*
+ * The engine's own functions. Those that are ENGINE_CALLs take ENGINE and at most four numbers more and
+ * give a number: BPF's verifier, which follows every path, reads each of them once by itself. A host may
+ * define the three before.
+ */
+#ifndef ENGINE_CALL
+#define ENGINE struct engine *e
+#define ENGINE_FN static inline __attribute__((unused))
+#define ENGINE_CALL ENGINE_FN
+#endif
+
+/*
+ * For hosts whose verifier must be sure of loops' ends: each loop ends when host_goes_on() is false (walks ask it
+ * themselves), and what counts its rounds begins with host_zero() rather than 0, lest each round be another
+ * to it. Others have true and 0 here.
+ */
+HOST_FN bool host_goes_on(struct engine *e);
+HOST_FN u32 host_zero(struct engine *e);
+
 /* ---- Tables ---- */
 
 HOST_FN const struct sy_policy *host_policy(struct engine *e);
 HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu);
-/* Null if the domain is gone, which only sy_reweigh() asks. */
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain);
+/* Whether there is such a domain still. */
+HOST_FN bool host_has_domain(struct engine *e, u32 domain);
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue);
 HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu);
 

@@ -10,7 +10,7 @@
 /* Whether any pCPU from `from` on and before `end` is idle. */
 ENGINE_FN bool engine_any_idle(struct engine *e, u32 from, u32 end)
 {
-	for (; from < end; from = (from / 64 + 1) * 64) {
+	for (; host_goes_on(e) && from < end; from = (from / 64 + 1) * 64) {
 		u64 found = host_idle_pcpus(e, from / 64) >> from % 64;
 
 		if (found)
@@ -22,7 +22,7 @@ ENGINE_FN bool engine_any_idle(struct engine *e, u32 from, u32 end)
 /* The first idle pCPU from `from` on and before `end` that is of this affinity, or SY_NONE. */
 ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
-	while (from < end) {
+	while (host_goes_on(e) && from < end) {
 		u32 word = from / 64;
 		u64 found = host_idle_pcpus(e, word);
 
@@ -42,7 +42,7 @@ ENGINE_FN bool engine_core_is_idle(struct engine *e, u32 pcpu)
 {
 	u32 first = pcpu - pcpu % e->threads_per_core, i;
 
-	for (i = first; i < first + e->threads_per_core; i++) {
+	for (i = first; host_goes_on(e) && i < first + e->threads_per_core; i++) {
 		if (!engine_is_idle(e, i))
 			return false;
 	}
@@ -54,7 +54,7 @@ ENGINE_FN u32 engine_idle_core_for(struct engine *e, u32 vcpu, u32 affinity, u32
 {
 	u32 pcpu;
 
-	for (; (pcpu = engine_idle_for(e, vcpu, affinity, from, end)) != SY_NONE; from = pcpu + 1) {
+	for (; host_goes_on(e) && (pcpu = engine_idle_for(e, vcpu, affinity, from, end)) != SY_NONE; from = pcpu + 1) {
 		if (engine_core_is_idle(e, pcpu))
 			return pcpu;
 	}
@@ -87,7 +87,7 @@ ENGINE_FN u32 engine_nearest_idle_by(struct engine *e, u32 vcpu, u32 affinity, u
 	return found == SY_NONE ? any : found;
 }
 
-ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
+ENGINE_CALL u32 engine_nearest_idle(ENGINE, u32 vcpu, u32 from, u32 end)
 {
 	u32 affinity = engine_first_affinity(e, vcpu), found = SY_NONE;
 
@@ -97,20 +97,20 @@ ENGINE_FN u32 engine_nearest_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 }
 
 /* An idle one of the host where the vCPU would rather be than on this pCPU, or SY_NONE. */
-ENGINE_FN u32 engine_better_idle(struct engine *e, u32 vcpu, u32 pcpu)
+ENGINE_CALL u32 engine_better_idle(ENGINE, u32 vcpu, u32 pcpu)
 {
 	if (!engine_averse(e, vcpu, pcpu))
 		return SY_NONE;
-	return engine_nearest_idle_by(e, vcpu, ENGINE_SOFT, 0, e->pcpus);
+	return engine_nearest_idle_by(e, vcpu, ENGINE_SOFT, host_zero(e), e->pcpus);
 }
 
 /* Some pCPU of the host that the vCPU may use, an idle one if there is one; or SY_NONE. */
 ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
 {
-	u32 found = engine_nearest_idle(e, vcpu, 0, e->pcpus), word;
+	u32 found = engine_nearest_idle(e, vcpu, host_zero(e), e->pcpus), word;
 	u32 affinity = engine_first_affinity(e, vcpu);
 
-	for (word = 0; found == SY_NONE && word < (e->pcpus + 63) / 64; word++) {
+	for (word = host_zero(e); host_goes_on(e) && found == SY_NONE && word < (e->pcpus + 63) / 64; word++) {
 		u64 usable = engine_pcpus_for(e, vcpu, affinity, word);
 
 		if (usable)
@@ -139,7 +139,7 @@ ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
  * By how much the waiting vCPU is ahead of who runs on the pCPU; 0 if nobody does, or if that pCPU
  * chooses again anyway.
  */
-ENGINE_FN s64 engine_lead(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+ENGINE_CALL s64 engine_lead(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 
@@ -157,7 +157,7 @@ ENGINE_FN bool engine_interrupt_least_by(struct engine *e, u32 vcpu, u32 affinit
 	u32 best = SY_NONE, pcpu;
 	s64 greatest = 0;
 
-	for (pcpu = q->first_pcpu; pcpu < q->end_pcpu; pcpu++) {
+	for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
 		s64 lead;
 
 		if (!engine_has(e, vcpu, affinity, pcpu))
@@ -202,12 +202,12 @@ ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 {
 	u32 running, to;
 
-	if (engine_idle_for(e, vcpu, ENGINE_HARD, 0, e->pcpus) != SY_NONE)
+	if (engine_idle_for(e, vcpu, ENGINE_HARD, host_zero(e), e->pcpus) != SY_NONE)
 		return false;
-	if (!engine_any_idle(e, 0, e->pcpus) || engine_lead(e, vcpu, last, now) <= 0)
+	if (!engine_any_idle(e, host_zero(e), e->pcpus) || engine_lead(e, vcpu, last, now) <= 0)
 		return false;
 	running = host_pcpu(e, last)->current;
-	to = engine_nearest_idle(e, running, 0, e->pcpus);
+	to = engine_nearest_idle(e, running, host_zero(e), e->pcpus);
 	if (to != SY_NONE)
 		host_vcpu(e, running)->move_to = to;
 	engine_interrupt(e, last);
@@ -215,14 +215,15 @@ ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 }
 
 /* Interrupts this idle pCPU for the waiting vCPU, which moves to its queue. */
-ENGINE_FN void engine_place_on(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+ENGINE_CALL int engine_place_on(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
 	engine_interrupt(e, pcpu);
 	if (host_pcpu(e, pcpu)->queue == host_vcpu(e, vcpu)->queue)
-		return;
+		return 0;
 	engine_dequeue(e, vcpu);
 	engine_assign(e, vcpu, pcpu, now);
 	engine_enqueue(e, vcpu, now);
+	return 0;
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
@@ -247,7 +248,7 @@ ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u
 	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, next;
 
 	for (; pcpu == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++) {
-		for (next = from; (next = engine_idle_for(e, vcpu, affinity, next, end)) != SY_NONE;
+		for (next = from; host_goes_on(e) && (next = engine_idle_for(e, vcpu, affinity, next, end)) != SY_NONE;
 		     next++) {
 			pcpu = next;
 			engine_interrupt(e, pcpu);
@@ -289,28 +290,29 @@ ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, 
  * would rather be elsewhere moves to an idle pCPU there, whatever the plan: if that one only looked
  * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well.
  */
-ENGINE_FN void engine_interrupt_for(struct engine *e, u32 vcpu, u64 now)
+ENGINE_CALL int engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 plan = sy_steps(host_policy(e), &v->state);
 	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
-	u32 from = 0, end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
+	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
 	if (better != SY_NONE) {
 		engine_place_on(e, vcpu, better, now);
-		return;
+		return 0;
 	}
 	if (plan & SY_STEPS_QUEUE) {
 		from = host_queue(e, v->queue)->first_pcpu;
 		end = host_queue(e, v->queue)->end_pcpu;
 	}
-	for (; steps; steps >>= SY_STEP_BITS) {
+	for (; host_goes_on(e) && steps; steps >>= SY_STEP_BITS) {
 		bool also = steps & SY_STEP_ALSO;
 		u32 kind = steps & (SY_STEP_ALSO - 1);
 
 		if (engine_take_step(e, vcpu, kind, plan, from, end, now) && !also)
 			break;
 	}
+	return 0;
 }
 
 /* What follows once a vCPU has come into its queue or may be in it again. */
@@ -343,13 +345,13 @@ ENGINE_FN void engine_unpark(struct engine *e, u32 vcpu, u64 now)
 }
 
 /* What a policy asked for a vCPU, whatever it does. */
-ENGINE_FN void engine_answer(struct engine *e, u32 vcpu, u32 requests, u64 now)
+ENGINE_CALL int engine_answer(ENGINE, u32 vcpu, u32 requests, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 queue = v->queue;
 
 	if (!requests)
-		return;
+		return 0;
 	engine_answer_timers(e, vcpu, requests);
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);
@@ -363,6 +365,7 @@ ENGINE_FN void engine_answer(struct engine *e, u32 vcpu, u32 requests, u64 now)
 		engine_interrupt(e, v->ran_on);
 	/* It may have moved to another. */
 	engine_answer_queue(e, queue, requests, now);
+	return 0;
 }
 
 #endif

@@ -8,8 +8,6 @@
 
 #include "host.h"
 
-#define ENGINE_FN static inline __attribute__((unused))
-
 ENGINE_FN struct sy_domain *engine_domain_of(struct engine *e, const struct engine_vcpu *v)
 {
 	return &host_domain(e, v->domain)->state;
@@ -89,7 +87,7 @@ ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
 
 /* ---- In and out of a queue ---- */
 
-ENGINE_FN void engine_enqueue(struct engine *e, u32 vcpu, u64 now)
+ENGINE_CALL int engine_enqueue(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	struct sy_queue *q = engine_queue_of(e, v);
@@ -99,6 +97,7 @@ ENGINE_FN void engine_enqueue(struct engine *e, u32 vcpu, u64 now)
 	host_insert(e, v->queue, vcpu);
 	if (!q->queued++)
 		host_set_waited(e, v->queue, true);
+	return 0;
 }
 
 ENGINE_FN void engine_dequeue(struct engine *e, u32 vcpu)
@@ -146,7 +145,7 @@ ENGINE_FN void engine_resort(struct engine *e, u32 queue, u64 now)
 }
 
 /* What a policy asked for a queue. */
-ENGINE_FN void engine_answer_queue(struct engine *e, u32 queue, u32 requests, u64 now)
+ENGINE_CALL int engine_answer_queue(ENGINE, u32 queue, u32 requests, u64 now)
 {
 	if (requests & SY_SURVEY)
 		engine_survey(e, queue);
@@ -154,6 +153,7 @@ ENGINE_FN void engine_answer_queue(struct engine *e, u32 queue, u32 requests, u6
 		engine_resort(e, queue, now);
 	if (requests & SY_BALANCE)
 		host_balance(e, queue);
+	return 0;
 }
 
 ENGINE_FN void engine_answer_timers(struct engine *e, u32 vcpu, u32 requests)
@@ -206,7 +206,7 @@ ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u
 /* ---- Charging ---- */
 
 /* Charges who runs on the pCPU up to now; what the policy asked for that one. */
-ENGINE_FN u32 engine_charge_quietly(struct engine *e, u32 pcpu, u64 now)
+ENGINE_CALL u32 engine_charge_quietly(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v;
@@ -220,11 +220,12 @@ ENGINE_FN u32 engine_charge_quietly(struct engine *e, u32 pcpu, u64 now)
 	return ENGINE_ASK(charge, e, v, ran_ns, now);
 }
 
-ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
+ENGINE_CALL int engine_charge(ENGINE, u32 pcpu, u64 now)
 {
 	u32 requests = engine_charge_quietly(e, pcpu, now);
 
 	engine_answer_running(e, host_pcpu(e, pcpu)->current, requests, now);
+	return 0;
 }
 
 /* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */
@@ -235,31 +236,42 @@ ENGINE_FN void engine_charge_lone(struct engine *e, u32 queue, u64 now)
 
 	if (q->state.pcpus != 1)
 		return;
-	while (!host_pcpu(e, pcpu)->online)
+	while (host_goes_on(e) && !host_pcpu(e, pcpu)->online)
 		pcpu++;
 	engine_charge(e, pcpu, now);
 }
 
+ENGINE_CALL u32 engine_leave(ENGINE, u32 vcpu, u64 now)
+{
+	return ENGINE_ASK(leave, e, host_vcpu(e, vcpu), now);
+}
+
+ENGINE_CALL u32 engine_join(ENGINE, u32 vcpu, u64 now)
+{
+	return ENGINE_ASK(join, e, host_vcpu(e, vcpu), now);
+}
+
 /* Makes a vCPU that neither runs nor waits in a queue belong to the queue of this pCPU. */
-ENGINE_FN void engine_assign(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+ENGINE_CALL int engine_assign(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 from = v->queue, to = host_pcpu(e, pcpu)->queue, left, joined;
 
 	if (from == to) {
 		v->state.pcpu = pcpu;
-		return;
+		return 0;
 	}
 	engine_charge_lone(e, from, now);
 	engine_charge_lone(e, to, now);
-	left = ENGINE_ASK(leave, e, v, now);
+	left = engine_leave(e, vcpu, now);
 	v->state.pcpu = pcpu;
 	v->queue = to;
 	host_change_queue(e, vcpu, from, to);
-	joined = ENGINE_ASK(join, e, v, now);
+	joined = engine_join(e, vcpu, now);
 	engine_answer_queue(e, from, left, now);
 	engine_answer_timers(e, vcpu, joined | left);
 	engine_answer_queue(e, to, joined | (left & SY_BALANCE), now);
+	return 0;
 }
 
 #endif

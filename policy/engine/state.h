@@ -35,7 +35,9 @@ struct engine_vcpu {
 
 struct engine_domain {
 	struct sy_domain state;
-	u64 resets; /* of credit that its vCPUs caused, for who measures */
+	/* For who measures. */
+	u64 resets; /* of credit that its vCPUs caused */
+	u64 summoned; /* of its vCPUs by a sibling that spins, so often */
 };
 
 /* It serves the pCPUs from first_pcpu on and before end_pcpu that are there, state.pcpus of them. */

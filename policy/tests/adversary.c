@@ -80,6 +80,16 @@ static void check(bool holds, const char *format, ...)
 
 /* ---- The host's operations ---- */
 
+HOST_FN bool host_goes_on(struct engine *e)
+{
+	return true;
+}
+
+HOST_FN u32 host_zero(struct engine *e)
+{
+	return 0;
+}
+
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
 {
 	return &policy;
@@ -93,6 +103,11 @@ HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
 {
 	return &domains[domain];
+}
+
+HOST_FN bool host_has_domain(struct engine *e, u32 domain)
+{
+	return true;
 }
 
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)

@@ -46,6 +46,8 @@ pub(crate) struct Vcpu {
 pub(crate) struct Domain {
     pub state: ffi::Domain,
     pub resets: u64,
+    /// Times that a sibling that spins summoned one of its vCPUs.
+    pub summoned: u64,
     pub first_vcpu: VcpuNumber,
     pub end_vcpu: VcpuNumber,
 }
@@ -171,7 +173,7 @@ type WaitingVcpu = Waiting<VcpuNumber>;
 twin!(FACTS, WaitingVcpu, "waiting": key, who = "vcpu");
 twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
     requeue, woken, saving, unplaced);
-twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engine.resets", first_vcpu, end_vcpu);
+twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engine.resets", summoned = "engine.summoned", first_vcpu, end_vcpu);
 twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "engine.first_pcpu",
     end_pcpu = "engine.end_pcpu", balances = "engine.balances", waiting, members, waiting_count, members_count);
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",

@@ -29,6 +29,7 @@ void facts(void)
 	SIZE(simulated_domain);
 	FIELD(simulated_domain, engine.state);
 	FIELD(simulated_domain, engine.resets);
+	FIELD(simulated_domain, engine.summoned);
 	FIELD(simulated_domain, first_vcpu);
 	FIELD(simulated_domain, end_vcpu);
 

@@ -102,6 +102,16 @@ static inline const struct simulated_tables *tables(struct engine *e)
 	return &host_of(e)->tables;
 }
 
+HOST_FN bool host_goes_on(struct engine *e)
+{
+	return true;
+}
+
+HOST_FN u32 host_zero(struct engine *e)
+{
+	return 0;
+}
+
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
 {
 	return host_of(e)->policy;
@@ -116,6 +126,11 @@ HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
 {
 	return (struct engine_domain *)(tables(e)->domains +
 					(u64)domain * tables(e)->domain_bytes);
+}
+
+HOST_FN bool host_has_domain(struct engine *e, u32 domain)
+{
+	return true;
 }
 
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the engine believes goes together, on any host and from one thing that happens to the next. Whoever includes
+ * this has an `engine`, the operations of engine/host.h and a check(holds, format, ...) that ends the test.
+ */
+#ifndef STEELYARD_TESTS_BELIEFS_H
+#define STEELYARD_TESTS_BELIEFS_H
+
+static void check_beliefs_of_vcpu(u32 i)
+{
+	const struct engine_vcpu *v = host_vcpu(&engine, i);
+	bool runs = v->status == ENGINE_RUNNING, waits = v->status == ENGINE_WAITING;
+	const struct engine_pcpu *c = runs ? host_pcpu(&engine, v->ran_on) : 0;
+	/* It can still move. */
+	bool moves = v->saving && v->move_to != SY_NONE;
+
+	check(v->state.runnable == (runs || waits), "vCPU %u: runnable is %u", i, v->state.runnable);
+	check(v->queue == host_pcpu(&engine, v->state.pcpu)->queue, "vCPU %u is not in the queue of its pCPU", i);
+	check(!runs || c->current == i, "vCPU %u runs, but not on its pCPU", i);
+	check(!runs || c->interrupted || engine_may_use(&engine, i, v->ran_on),
+	      "vCPU %u stays on pCPU %u, which it may not use", i, v->ran_on);
+	check(!runs || c->interrupted || !v->parked, "vCPU %u is parked and runs", i);
+	check(!waits || v->queued != v->parked || (v->saving && !v->queued), "vCPU %u waits, but is lost", i);
+	check(v->saving || runs || v->move_to == SY_NONE, "vCPU %u does not move", i);
+	check(v->saving || !v->unplaced, "vCPU %u interrupts nobody", i);
+	check(moves || host_pcpu(&engine, v->state.pcpu)->online, "vCPU %u belongs to pCPU %u, which is gone", i,
+	      v->state.pcpu);
+	check(!runs || c->interrupted || !v->requeue, "vCPU %u runs on as one that is parked", i);
+	check(waits || !v->queued, "vCPU %u is queued, but does not wait", i);
+}
+
+static void check_beliefs_of_pcpu(u32 i)
+{
+	const struct engine_pcpu *c = host_pcpu(&engine, i);
+	bool idle = engine_is_idle(&engine, i);
+
+	check(idle == (c->current == SY_NONE && !c->interrupted && !c->occupied && c->online), "pCPU %u is %s", i,
+	      idle ? "taken for idle" : "forgotten");
+	check(c->current == SY_NONE || (c->online && !c->occupied), "pCPU %u runs vCPU %u at once", i, c->current);
+	check(c->state.busy == (c->current != SY_NONE), "pCPU %u: busy is %u", i, c->state.busy);
+	check(c->current == SY_NONE || host_vcpu(&engine, c->current)->status == ENGINE_RUNNING,
+	      "pCPU %u runs vCPU %u, which does not run", i, c->current);
+}
+
+/* Whether a pCPU is on the way to a choice that this vCPU may be. */
+static bool awaited(u32 vcpu)
+{
+	return engine_awaited(&engine, vcpu, host_queue(&engine, host_vcpu(&engine, vcpu)->queue));
+}
+
+/* Who asks its last pCPU first may be kept waiting by that one's ratelimit, as in Xen's credit2. */
+static bool asks_idle_first(u32 queue)
+{
+	const struct sy_policy *p = host_policy(&engine);
+
+	return host_queue(&engine, queue)->state.pcpus == 1 || p->discipline != SY_CREDIT2 ||
+	       p->parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST;
+}
+
+/* How many wait in the queue. */
+static u32 check_beliefs_of_queue(u32 q)
+{
+	const struct engine_queue *queue = host_queue(&engine, q);
+	u32 place = 0, count = 0, i, c;
+	u64 before = 0;
+
+	while ((i = host_next_waiting(&engine, q, &place)) != SY_NONE) {
+		const struct engine_vcpu *v = host_vcpu(&engine, i);
+
+		check(v->queued && v->queue == q, "vCPU %u is in queue %u too", i, q);
+		check(before <= v->key, "queue %u is not in order", q);
+		before = v->key;
+		check(++count <= queue->state.queued, "queue %u holds more than it counts", q);
+		for (c = queue->first_pcpu; c < queue->end_pcpu; c++)
+			check(v->saving || !engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) ||
+				      awaited(i) || !asks_idle_first(q),
+			      "pCPU %u is idle and vCPU %u waits for it", c, i);
+	}
+	check(queue->state.queued == count, "queue %u counts wrong", q);
+	check((host_waited_queues(&engine, q / 64) >> q % 64 & 1) == !!count, "queue %u is forgotten", q);
+	return count;
+}
+
+#endif

@@ -45,15 +45,16 @@ core-check: ## the core compiles for user space, kernel and hypervisor, BPF
 	@scripts/core-check
 
 .PHONY: sanitizers
-sanitizers: ## policies, engine and Xen's host under adversaries, with AddressSanitizer and UndefinedBehaviorSanitizer
+sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries, with AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== sanitizers"
 	@mkdir -p $(target)
-	for test in policy/tests/adversary xen/tests/model; do \
-		gcc -std=c11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
-			-fsanitize=address,undefined -fno-sanitize-recover=all -Ixen/tests/include -I. \
-			$$test.c -o $(target)/$${test##*/}; \
-	done
-	printf '%s\n' 'adversary 1000000' 'model 500000' | \
+	while read -r name source; do \
+		gcc -std=gnu11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
+			-fsanitize=address,undefined -fno-sanitize-recover=all -I. -Ipolicy -Ixen/tests/include \
+			-Icrates/kvm/tests/model/include $$source -o $(target)/$$name; \
+	done < <(printf '%s\n' 'adversary policy/tests/adversary.c' 'model xen/tests/model.c' \
+		'linux-model crates/kvm/tests/model/model.c')
+	printf '%s\n' 'adversary 1000000' 'model 500000' 'linux-model 200000' | \
 		xargs -P 2 -I{} sh -c '$(target)/{} $(seeds)'
 
 .PHONY: doc

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the engine is given in Linux (policy/engine/host.h): tables, lists of who waits, sets of pCPUs,
+ * kicks and timers. Everything here is called with the lock held.
+ */
+#ifndef STEELYARD_HOST_H
+#define STEELYARD_HOST_H
+
+struct vcpu vcpus[MAX_VCPUS];
+struct domain domains[MAX_DOMAINS];
+struct queue queues[MAX_PCPUS];
+struct pcpu pcpus[MAX_PCPUS];
+struct engine engine;
+u64 idle_pcpus[PCPU_WORDS];
+u64 waited_queues[PCPU_WORDS];
+u64 present_pcpus[PCPU_WORDS];
+u64 unbalanced_queues[PCPU_WORDS];
+struct list accounted; /* domains, as accounting visits them */
+struct list free_vcpus;
+struct list free_domains;
+/* Slots from these on have never been anybody's. */
+u32 vcpus_used;
+u32 domains_used;
+u32 zero;
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PCPUS);
+	__type(key, u32);
+	__type(value, struct timer);
+} pcpu_timers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VCPUS);
+	__type(key, u32);
+	__type(value, struct timer);
+} vcpu_timers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DOMAINS);
+	__type(key, u32);
+	__type(value, struct timer);
+} domain_timers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} balance_timer SEC(".maps"), account_timer SEC(".maps"), sample_timer SEC(".maps");
+
+/* Nothing happens sooner than this after what asks for it, or a parameter could keep a pCPU from all else. */
+#define SOONEST_NS (50 * SY_US)
+/* Longest wait for a timer, so that a bound on time is a bound for arithmetic. */
+#define TIMER_MAX_NS SY_S
+
+HOST_FN bool host_goes_on(struct engine *e)
+{
+	return can_loop;
+}
+
+HOST_FN u32 host_zero(struct engine *e)
+{
+	return *(volatile u32 *)&zero;
+}
+
+/* ---- Tables ---- */
+
+HOST_FN struct vcpu *vcpu_at(u32 vcpu)
+{
+	barrier_var(vcpu);
+	return &vcpus[vcpu & (MAX_VCPUS - 1)];
+}
+
+HOST_FN struct domain *domain_at(u32 domain)
+{
+	barrier_var(domain);
+	return &domains[domain & (MAX_DOMAINS - 1)];
+}
+
+HOST_FN struct queue *queue_at(u32 queue)
+{
+	barrier_var(queue);
+	return &queues[queue & (MAX_PCPUS - 1)];
+}
+
+HOST_FN struct pcpu *pcpu_at(u32 pcpu)
+{
+	barrier_var(pcpu);
+	return &pcpus[pcpu & (MAX_PCPUS - 1)];
+}
+
+/*
+ * The loader's policy. To the verifier it is constant and what does not concern this policy is dead
+ * code; the compiler must not take the zeros above for its value.
+ */
+HOST_FN const struct sy_policy *host_policy(struct engine *e)
+{
+	const struct sy_policy *p = (const struct sy_policy *)&policy_constant;
+
+	barrier_var(p);
+	return p;
+}
+
+HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
+{
+	return &vcpu_at(vcpu)->engine;
+}
+
+HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
+{
+	return &domain_at(domain)->engine;
+}
+
+HOST_FN bool host_has_domain(struct engine *e, u32 domain)
+{
+	return domain_at(domain)->pid;
+}
+
+HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
+{
+	return &queue_at(queue)->engine;
+}
+
+HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
+{
+	return &pcpu_at(pcpu)->engine;
+}
+
+/* ---- Lists ---- */
+
+HOST_FN void insert_after(struct list *list, u32 which, u32 vcpu, u32 after)
+{
+	struct link *link = &vcpu_at(vcpu)->links[which];
+	u32 next = after ? vcpu_at(after - 1)->links[which].next : list->first;
+
+	link->previous = after;
+	link->next = next;
+	if (after)
+		vcpu_at(after - 1)->links[which].next = vcpu + 1;
+	else
+		list->first = vcpu + 1;
+	if (next)
+		vcpu_at(next - 1)->links[which].previous = vcpu + 1;
+	else
+		list->last = vcpu + 1;
+}
+
+HOST_FN void take_out(struct list *list, u32 which, u32 vcpu)
+{
+	struct link link = vcpu_at(vcpu)->links[which];
+
+	if (link.previous)
+		vcpu_at(link.previous - 1)->links[which].next = link.next;
+	else
+		list->first = link.next;
+	if (link.next)
+		vcpu_at(link.next - 1)->links[which].previous = link.previous;
+	else
+		list->last = link.previous;
+}
+
+/* The same of a list of domains. */
+HOST_FN void insert_domain(struct list *list, u32 domain, bool first)
+{
+	struct link *link = &domain_at(domain)->link;
+	u32 next = first ? list->first : 0, previous = first ? 0 : list->last;
+
+	link->next = next;
+	link->previous = previous;
+	if (previous)
+		domain_at(previous - 1)->link.next = domain + 1;
+	else
+		list->first = domain + 1;
+	if (next)
+		domain_at(next - 1)->link.previous = domain + 1;
+	else
+		list->last = domain + 1;
+}
+
+HOST_FN void take_out_domain(struct list *list, u32 domain)
+{
+	struct link link = domain_at(domain)->link;
+
+	if (link.previous)
+		domain_at(link.previous - 1)->link.next = link.next;
+	else
+		list->first = link.next;
+	if (link.next)
+		domain_at(link.next - 1)->link.previous = link.previous;
+	else
+		list->last = link.previous;
+}
+
+/* In walks over vCPUs *place is the number of the last one, plus 1. */
+HOST_FN u32 next_vcpu(const struct list *list, u32 which, u32 *place)
+{
+	u32 next = *place ? vcpu_at(*place - 1)->links[which].next : list->first;
+
+	if (!next || !can_loop)
+		return SY_NONE;
+	*place = next;
+	return next - 1;
+}
+
+HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
+{
+	return next_vcpu(&queue_at(queue)->waiting, IN_WAITING, place);
+}
+
+HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
+{
+	return next_vcpu(&queue_at(queue)->members, IN_QUEUE, place);
+}
+
+HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place)
+{
+	return next_vcpu(&domain_at(domain)->vcpus, IN_DOMAIN, place);
+}
+
+/* *place is the number of the domain to come, plus 1; SY_NONE: none is. */
+HOST_FN u32 host_next_accounted(struct engine *e, u32 *place)
+{
+	u32 here = *place ? *place : accounted.first, next;
+
+	if (!here || here == SY_NONE || !can_loop)
+		return SY_NONE;
+	next = domain_at(here - 1)->link.next;
+	*place = next ? next : SY_NONE;
+	return here - 1;
+}
+
+HOST_FN void host_account_first(struct engine *e, u32 place)
+{
+	u32 domain = (place == SY_NONE ? accounted.last : domain_at(place - 1)->link.previous) - 1;
+
+	take_out_domain(&accounted, domain);
+	insert_domain(&accounted, domain, true);
+}
+
+/* ---- Queues ---- */
+
+HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
+{
+	u32 after = queue_at(queue)->waiting.last;
+	u64 key = vcpu_at(vcpu)->engine.key;
+
+	while (after && can_loop && vcpu_at(after - 1)->engine.key > key)
+		after = vcpu_at(after - 1)->links[IN_WAITING].previous;
+	insert_after(&queue_at(queue)->waiting, IN_WAITING, vcpu, after);
+}
+
+HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
+{
+	take_out(&queue_at(queue)->waiting, IN_WAITING, vcpu);
+}
+
+/* By insertion: most are where they were. */
+HOST_FN void host_sort(struct engine *e, u32 queue)
+{
+	u32 here = queue_at(queue)->waiting.first;
+
+	queue_at(queue)->waiting.first = 0;
+	queue_at(queue)->waiting.last = 0;
+	while (here && can_loop) {
+		u32 next = vcpu_at(here - 1)->links[IN_WAITING].next;
+
+		host_insert(e, queue, here - 1);
+		here = next;
+	}
+}
+
+HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
+{
+	if (from != SY_NONE)
+		take_out(&queue_at(from)->members, IN_QUEUE, vcpu);
+	if (to != SY_NONE)
+		insert_after(&queue_at(to)->members, IN_QUEUE, vcpu, queue_at(to)->members.last);
+}
+
+/* ---- Sets ---- */
+
+HOST_FN u64 *word_of(u64 *set, u32 word)
+{
+	barrier_var(word);
+	return &set[word & (PCPU_WORDS - 1)];
+}
+
+HOST_FN void set_bit_of(u64 *set, u32 bit, bool value)
+{
+	u64 *word = word_of(set, bit / 64);
+
+	*word = (*word & ~(1ULL << bit % 64)) | (u64)value << bit % 64;
+}
+
+HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
+{
+	return *word_of(idle_pcpus, word);
+}
+
+HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
+{
+	set_bit_of(idle_pcpus, pcpu, idle);
+}
+
+HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
+{
+	return *word_of(waited_queues, word);
+}
+
+HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
+{
+	set_bit_of(waited_queues, queue, waited);
+}
+
+HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return *word_of(vcpu_at(vcpu)->allowed, word);
+}
+
+/* Linux knows of no preferences. */
+HOST_FN bool host_prefers(struct engine *e, u32 vcpu)
+{
+	return false;
+}
+
+HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
+{
+	return host_allowed_pcpus(e, vcpu, word);
+}
+
+/* ---- Effects ---- */
+
+/* Who comes to an idle pCPU meanwhile keeps its time. */
+HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
+{
+	pcpu_at(pcpu)->kicks++;
+	scx_bpf_kick_cpu(pcpu, pcpu_at(pcpu)->engine.current == SY_NONE ? 0 : SCX_KICK_PREEMPT);
+}
+
+/*
+ * A timer is never stopped: that would wait for its callback, which may wait for the lock. Whoever is
+ * called too early sees that nothing is due yet.
+ */
+HOST_FN void start_timer(void *map, u32 key, u64 at_ns, u64 flags)
+{
+	struct timer *timer = bpf_map_lookup_elem(map, &key);
+	u64 now = bpf_ktime_get_ns();
+
+	if (timer && at_ns)
+		bpf_timer_start(&timer->timer, at_ns > now + SOONEST_NS ? at_ns - now : SOONEST_NS, flags);
+}
+
+/* By a timer of its own, which serves all queues. */
+HOST_FN void host_balance(struct engine *e, u32 queue)
+{
+	set_bit_of(unbalanced_queues, queue, true);
+	start_timer(&balance_timer, 0, 1, 0);
+}
+
+HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+
+	v->timer_ns = sy_vcpu_timer_ns(host_policy(e), &v->engine.state);
+	start_timer(&vcpu_timers, vcpu, v->timer_ns, 0);
+}
+
+HOST_FN void host_domain_timer(struct engine *e, u32 domain)
+{
+	struct domain *d = domain_at(domain);
+
+	d->timer_ns = d->engine.state.timer_ns;
+	start_timer(&domain_timers, domain, d->timer_ns, 0);
+}
+
+/* The timer of the pCPU, which serves slices too, is set when the call ends: arm(). */
+HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
+{
+	pcpu_at(pcpu)->tick_due_ns = at_ns;
+}
+
+HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
+{
+	return pcpu_at(pcpu)->tick_due_ns;
+}
+
+/* ---- What the host knows, and what it measures ---- */
+
+/* The kernel still has to put it aside: steelyard_enqueue(). */
+HOST_FN bool host_saves(struct engine *e)
+{
+	return true;
+}
+
+/* What KVM noted of a vCPU's thread when it was stopped with work to do. */
+HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
+{
+	struct task_struct *p;
+	const void *notifier;
+	bool in_kernel = false;
+
+	if (!bpf_core_field_exists(struct kvm_vcpu, arch.preempted_in_kernel))
+		return false;
+	p = bpf_task_from_pid(vcpu_at(vcpu)->pid);
+	if (!p)
+		return false;
+	notifier = p->preempt_notifiers.first;
+	if (notifier) {
+		const struct kvm_vcpu *v =
+			notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);
+
+		in_kernel = BPF_CORE_READ(v, arch.preempted_in_kernel);
+	}
+	bpf_task_release(p);
+	return in_kernel;
+}
+
+/* Since when it is kept from waiting in a queue, though it would. */
+HOST_FN u64 parked_since_ns(const struct vcpu *v)
+{
+	return sy_max(v->engine.parked_ns, v->engine.since_ns);
+}
+
+HOST_FN bool waits_parked(const struct vcpu *v)
+{
+	return v->engine.parked && v->engine.status == ENGINE_WAITING;
+}
+
+HOST_FN void end_wait(struct vcpu *v, u64 now)
+{
+	u64 wait_ns = now - v->engine.since_ns;
+
+	v->waited_ns += wait_ns;
+	if (waits_parked(v))
+		v->parked_ns += now - parked_since_ns(v);
+	v->worst_wait_ns = sy_max(v->worst_wait_ns, wait_ns);
+	v->waits++;
+	v->late_waits += wait_ns > sy_late_ns(host_policy(&engine));
+}
+
+HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+
+	v->blocked_ns += now - v->engine.since_ns;
+}
+
+HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+
+	end_wait(v, now);
+	v->switches++;
+	v->migrations += v->engine.ran_on != SY_NONE && v->engine.ran_on != pcpu;
+}
+
+HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+
+	if (pcpu == SY_NONE) {
+		end_wait(v, now);
+		return;
+	}
+	v->gotten_ns += now - v->engine.since_ns;
+	v->preemptions += status == ENGINE_WAITING;
+}
+
+HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+
+	v->parked_ns += now - parked_since_ns(v);
+}
+
+/* What happened to the vCPU since it was seen first. */
+HOST_FN void add_sums(const struct vcpu *v, struct sy_sample *sums, u64 now)
+{
+	u64 since_ns = now - v->engine.since_ns;
+
+	sums->gotten_ns += v->gotten_ns;
+	sums->waited_ns += v->waited_ns - v->parked_ns;
+	sums->waits += v->waits;
+	sums->late_waits += v->late_waits;
+	if (v->engine.status == ENGINE_RUNNING)
+		sums->gotten_ns += since_ns;
+	if (v->engine.status == ENGINE_WAITING)
+		sums->waited_ns += since_ns - (waits_parked(v) ? now - parked_since_ns(v) : 0);
+}
+
+HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now)
+{
+	struct domain *d = domain_at(domain);
+	struct sy_sample sums = d->departed;
+	u32 place = 0, vcpu;
+
+	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE)
+		add_sums(vcpu_at(vcpu), &sums, now);
+	sample->interval_ns = now - d->sampled.interval_ns;
+	sample->gotten_ns = sums.gotten_ns - d->sampled.gotten_ns;
+	sample->waited_ns = sums.waited_ns - d->sampled.waited_ns;
+	sample->packets = d->packets - d->sampled.packets;
+	sample->waits = sums.waits - d->sampled.waits;
+	sample->late_waits = sums.late_waits - d->sampled.late_waits;
+	sums.interval_ns = now;
+	sums.packets = d->packets;
+	d->sampled = sums;
+}
+
+#endif

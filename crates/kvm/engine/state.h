@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler knows of each vCPU, domain, queue and pCPU beside what the engine does. The loader
+ * reads these tables in the program's .bss by the same layout (src/status.rs).
+ */
+#ifndef STEELYARD_STATE_H
+#define STEELYARD_STATE_H
+
+/* Powers of two: an index is brought into range by a mask, which the verifier understands. */
+#define MAX_VCPUS 4096
+#define MAX_DOMAINS 1024
+#define MAX_PCPUS 512
+#define PCPU_WORDS (MAX_PCPUS / 64)
+
+/* Both name what they link by its number plus 1; 0: none. */
+struct link {
+	u32 next;
+	u32 previous;
+};
+
+struct list {
+	u32 first;
+	u32 last;
+};
+
+/* The lists that a vCPU is in. */
+enum {
+	IN_WAITING, /* of its queue, lowest key first */
+	IN_QUEUE, /* all that belong there */
+	IN_DOMAIN, /* or, of a free slot, among the free ones */
+	VCPU_LISTS
+};
+
+struct vcpu {
+	struct engine_vcpu engine;
+	/* What it met with since it was seen first, as far as that has ended. */
+	u64 gotten_ns;
+	u64 waited_ns;
+	u64 parked_ns; /* of that */
+	u64 blocked_ns;
+	u64 worst_wait_ns;
+	u64 switches;
+	u64 migrations;
+	u64 preemptions;
+	u64 waits;
+	u64 late_waits;
+	u64 timer_ns; /* when its timer is due; 0: it is not */
+	struct link links[VCPU_LISTS];
+	s32 pid; /* of the thread; 0: a free slot */
+	u32 unasked; /* 1: its thread was taken off with work to do, and enqueue() has not been called since */
+	u64 allowed[PCPU_WORDS]; /* pCPUs that it may use */
+};
+
+struct domain {
+	struct engine_domain engine;
+	u64 timer_ns; /* when its timer is due; 0: it is not */
+	struct list vcpus;
+	struct link link; /* in the order in which accounting visits domains, or among the free ones */
+	s32 pid; /* of the process; 0: a free slot */
+	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
+	u64 packets; /* that it received; the loader writes it */
+	struct sy_sample departed; /* sums of the vCPUs that are gone */
+	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
+};
+
+struct queue {
+	struct engine_queue engine;
+	struct list waiting;
+	struct list members;
+};
+
+struct pcpu {
+	struct engine_pcpu engine;
+	u64 slice_ns; /* that the last choice gave */
+	u64 slice_end_ns;
+	u64 tick_due_ns; /* 0: no tick is due */
+	u64 armed_ns; /* when its timer fires; 0: it does not */
+	u64 choices; /* so far */
+	u64 kicks; /* that it got so far */
+	u32 offline; /* 1: nobody can run here; the kernel ends the scheduler when that changes */
+	u32 other_had_turn; /* 1: it was the other tasks' turn last */
+};
+
+#endif

@@ -1,0 +1,784 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Linux as a host of Steelyard's policies: a sched_ext scheduler that tells the engine (policy/engine)
+ * what happens and does what it asks for; host.h is what it is given.
+ *
+ * Who is scheduled how. A thread that has been seen in KVM_RUN, by its preempt notifier, is a vCPU;
+ * its process is the domain, whose weight is the cpu.weight of the nearest control group that
+ * has another than the default. Every other task waits in one plain queue, first come, first served,
+ * which takes turns with the vCPUs on each pCPU; kernel threads that wake go first. They are not left to
+ * the kernel's fair class (SCX_OPS_SWITCH_PARTIAL): that is above this class, so that any busy task
+ * would keep all vCPUs from running, and moving a thread between classes would outlive this program.
+ *
+ * Two that must agree. vCPUs wait here, in lists, and the kernel has them in no queue. dispatch() is the
+ * choice: from then on the engine has the chosen one running, and the kernel is given it by its number.
+ * What the kernel does otherwise it tells by later calls: an inserted thread that has left meanwhile is
+ * dropped by the kernel, and quiescent() has said or will say so; one that runs where it was not chosen is
+ * taken off at once and comes to enqueue(), which hands it to where it was chosen. Who stops with work left
+ * cannot be chosen again before it has come to enqueue() (host_saves()). A vCPU that the kernel takes
+ * off without a choice was interrupted by something that is no vCPU: engine_occupy(). Some threads the kernel keeps
+ * on a pCPU without asking: those that exit and, since 6.14, those that may not migrate for a moment. They run as other
+ * tasks do.
+ *
+ * Time. Slices and ticks are a timer per pCPU: the kernel's own tick is too coarse.
+ *
+ * Locking. One lock guards all of the engine's state. It is our own: the kernel lets no function be
+ * called with one of its own locks held. Who holds it cannot be interrupted: the kernel's calls come with
+ * interrupts off, timers switch them off. The kernel's run queue locks are taken before it, those of its timers
+ * after it.
+ *
+ * Functions that are not static are verified once, by themselves, whatever calls them.
+ */
+#include "kernel.h"
+
+/* BPF hands over at most five arguments, policies' own functions may have more. */
+#define inline inline __attribute__((always_inline))
+#define SY_FN static inline __attribute__((unused))
+#include "steelyard.h"
+
+/* To the verifier a function that is weak may do anything with what it is handed; to the compiler too. */
+#define ENGINE struct engine *e __attribute__((btf_decl_tag("arg:nonnull")))
+#define ENGINE_FN static inline __attribute__((unused))
+#define ENGINE_CALL __weak __noinline
+#include "engine/host.h"
+#include "state.h"
+
+char gpl[] SEC("license") = "GPL";
+
+/* The tasks that are no vCPUs. */
+#define OTHERS_DSQ 0x10000
+/* Time that another task gets at a time. */
+#define OTHER_SLICE_NS (3 * SY_MS)
+
+/* Written by the loader. */
+const volatile struct sy_policy policy_constant;
+const volatile u32 pcpus_count = 1; /* possible ones; pcpu.offline says which are not there */
+#ifdef STEELYARD_FAULTS
+/* A test loses the tasks of this name on purpose. */
+const volatile char lost_comm[TASK_COMM_LEN];
+#endif
+/* For who reads the status: nothing here uses it. */
+const volatile char policy_name[128];
+
+u64 pause_loops;
+
+/* What the kernel said at the end. */
+u32 exit_kind;
+char exit_reason[128];
+char exit_message[512];
+
+/* Of each thread: the index of its vCPU + 1; 0: none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u32);
+} task_vcpu SEC(".maps");
+
+#include "host.h"
+#include "engine/engine.h"
+#include "vcpus.h"
+
+/* ---- The lock ---- */
+
+/* Whose turn it is, in the order in which they came. */
+static struct {
+	u32 next;
+	u32 now;
+	u64 time_ns; /* of the last call */
+} turn __attribute__((aligned(64)));
+
+/* The kernel takes no constant for a format. */
+static char lock_kept[] = "steelyard: somebody keeps the lock";
+/* Each is 250 ms: so long may who has the lock be kept from going on, by the host below this one if there is one. */
+#define TURN_WAITS 8
+
+__weak __noinline bool turn_comes(u32 mine)
+{
+	while (*(volatile u32 *)&turn.now != mine && can_loop)
+		;
+	return *(volatile u32 *)&turn.now == mine;
+}
+
+/* With interrupts off. Time of this call: it never goes back. */
+static __always_inline u64 enter(void)
+{
+	u32 mine = __sync_fetch_and_add(&turn.next, 1), i;
+	bool mine_now = *(volatile u32 *)&turn.now == mine;
+	u64 now = 0;
+
+	bpf_for(i, 0, TURN_WAITS)
+	{
+		if (mine_now)
+			break;
+		mine_now = turn_comes(mine);
+	}
+	if (!mine_now)
+		scx_bpf_error_bstr(lock_kept, &now, 0);
+	now = sy_max(bpf_ktime_get_ns(), turn.time_ns);
+	turn.time_ns = now;
+	return now;
+}
+
+static __always_inline void leave(void)
+{
+	__sync_fetch_and_add(&turn.now, 1);
+}
+
+/* With the lock held: sets the timer of this pCPU, unless it fires early enough anyway. */
+static __always_inline void arm(u32 pcpu)
+{
+	struct pcpu *c = pcpu_at(pcpu);
+	u64 due_ns = c->slice_end_ns;
+
+	if (c->tick_due_ns && (!due_ns || c->tick_due_ns < due_ns))
+		due_ns = c->tick_due_ns;
+	if (!due_ns || (c->armed_ns && c->armed_ns <= due_ns))
+		return;
+	c->armed_ns = due_ns;
+	start_timer(&pcpu_timers, pcpu, due_ns, BPF_F_TIMER_CPU_PIN);
+}
+
+/* The thread's vCPU, or SY_NONE. */
+static __always_inline u32 vcpu_of(struct task_struct *p)
+{
+	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0);
+
+	return index && *index ? *index - 1 : SY_NONE;
+}
+
+static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice_ns);
+	else
+		p->scx.slice = slice_ns;
+}
+
+/* Makes a thread a vCPU, blocked. SY_NONE if there is no room. */
+__weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
+{
+	u64 now = enter();
+	u32 found = find_vcpu(), domain, home;
+	struct domain *d;
+	struct vcpu *v;
+
+	if (found == SY_NONE)
+		goto out;
+	domain = find_domain(p->tgid, weight, now);
+	if (domain == SY_NONE) {
+		free_vcpu(found);
+		found = SY_NONE;
+		goto out;
+	}
+	v = vcpu_at(found);
+	d = domain_at(domain);
+	__builtin_memset(v, 0, sizeof(*v));
+	v->pid = p->pid;
+	allow(found, p->cpus_ptr);
+	home = engine_home(&engine, found);
+	if (home == SY_NONE)
+		home = scx_bpf_task_cpu(p);
+	engine_vcpu_begin(&engine, found, domain, d->engine.state.vcpus - 1, home, now);
+	insert_after(&d->vcpus, IN_DOMAIN, found, d->vcpus.last);
+	host_vcpu_timer(&engine, found);
+out:
+	leave();
+	return found;
+}
+
+/* ---- What happens to vCPUs; each of these takes the lock ---- */
+
+/* Its thread has work and can be taken. The pCPU that it is to be handed to, or SY_NONE: it waits. */
+__weak __noinline u32 arrive(u32 vcpu, u32 weight)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+	struct domain *d = domain_at(v->engine.domain);
+	u64 now = enter();
+	u32 to = SY_NONE;
+
+	v->unasked = 0;
+	if (weight != d->cgroup_weight) {
+		struct sy_settings settings = settings_of(weight);
+
+		d->cgroup_weight = weight;
+		engine_domain_change(&engine, v->engine.domain, &settings);
+	}
+	if (v->engine.status == ENGINE_BLOCKED)
+		engine_wake(&engine, vcpu, now);
+	else if (v->engine.status == ENGINE_RUNNING)
+		to = v->engine.ran_on;
+	else if (v->engine.saving)
+		engine_saved(&engine, vcpu, now);
+	leave();
+	return to;
+}
+
+/* With the lock held: its thread has no work any more, wherever it was. */
+static __always_inline void block(u32 vcpu, u64 now)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+
+	v->unasked = 0;
+	if (v->engine.status == ENGINE_RUNNING)
+		engine_block(&engine, v->engine.ran_on, now);
+	else if (v->engine.status == ENGINE_WAITING)
+		engine_sleep(&engine, vcpu, now);
+	/* The kernel keeps it from running in two places. */
+	if (v->engine.saving)
+		engine_saved(&engine, vcpu, now);
+}
+
+__weak __noinline int depart(u32 vcpu)
+{
+	u64 now = enter();
+
+	block(vcpu, now);
+	leave();
+	return 0;
+}
+
+/* Its thread is gone. */
+__weak __noinline int end(u32 vcpu)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+	u32 domain = v->engine.domain;
+	struct domain *d = domain_at(domain);
+	u64 now = enter();
+
+	block(vcpu, now);
+	add_sums(v, &d->departed, now);
+	engine_vcpu_end(&engine, vcpu, now);
+	take_out(&d->vcpus, IN_DOMAIN, vcpu);
+	free_vcpu(vcpu);
+	if (!--d->engine.state.vcpus) {
+		d->pid = 0;
+		d->timer_ns = 0;
+		take_out_domain(&accounted, domain);
+		insert_domain(&free_domains, domain, true);
+	}
+	leave();
+	return 0;
+}
+
+/* It may use other pCPUs. */
+__weak __noinline int allowed_changed(u32 vcpu, const struct cpumask *mask __arg_trusted)
+{
+	u64 now = enter();
+
+	allow(vcpu, mask);
+	engine_affinity_changed(&engine, vcpu, now);
+	leave();
+	return 0;
+}
+
+/* Something that is no vCPU takes the pCPU, from `vcpu` or whoever is to run there. */
+__weak __noinline int occupy(u32 pcpu, u32 vcpu)
+{
+	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
+	u64 now = enter();
+
+	if (!c->occupied && (vcpu == SY_NONE || c->current == vcpu))
+		engine_occupy(&engine, pcpu, now);
+	leave();
+	return 0;
+}
+
+/* The chosen one comes from the engine's lists into the kernel's hands, unless it has left meanwhile. */
+static __always_inline void hand_over(u32 vcpu, u64 slice_ns)
+{
+	struct task_struct *p = bpf_task_from_pid(vcpu_at(vcpu)->pid);
+
+	if (!p)
+		return;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	bpf_task_release(p);
+}
+
+/*
+ * The choice: who runs from now on, or SY_NONE. Another than `ran` is handed over before others may learn of it: the kernel
+ * drops who has left since it was handed over, and would take who has left and come back before, allowed here or not.
+ */
+__weak __noinline u32 choose(u32 pcpu, u32 ran)
+{
+	struct pcpu *c = pcpu_at(pcpu);
+	u64 now = enter(), turn_ns;
+	u32 chosen;
+
+	c->choices++;
+	/* The kernel may let it choose of its own accord. */
+	host_set_idle(&engine, pcpu, false);
+	c->engine.interrupted = 0;
+	c->slice_ns = engine_choose(&engine, pcpu, now);
+	chosen = c->engine.current;
+	/* A turn of the vCPUs is as long as one of the other tasks where one of those waits. */
+	turn_ns = scx_bpf_dsq_nr_queued(OTHERS_DSQ) ? OTHER_SLICE_NS : TIMER_MAX_NS;
+	c->slice_end_ns = chosen == SY_NONE ? 0 : now + sy_min(c->slice_ns, turn_ns);
+	arm(pcpu);
+	if (chosen != SY_NONE && chosen != ran)
+		hand_over(chosen, c->slice_ns);
+	leave();
+	return chosen;
+}
+
+/* A pause-loop exit, or a yield of a thread of the VMM. Whether the pCPU shall choose again. */
+__weak __noinline bool let_others(u32 vcpu, u32 pcpu, bool spins)
+{
+	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
+	u64 now = enter();
+
+	if (c->current == vcpu && spins)
+		engine_spin(&engine, pcpu, now);
+	else if (c->current == vcpu)
+		engine_yield(&engine, pcpu, now);
+	leave();
+	return c->current != vcpu || c->interrupted;
+}
+
+/* ---- Other tasks ---- */
+
+static __always_inline void enqueue_other(struct task_struct *p, u64 enq_flags)
+{
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
+
+	if (wakes && p->flags & PF_KTHREAD) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	scx_bpf_dsq_insert(p, OTHERS_DSQ, OTHER_SLICE_NS, enq_flags);
+	if (wakes) {
+		struct pcpu *c = pcpu_at(scx_bpf_task_cpu(p));
+
+		/* Where one of them runs it is a vCPU's turn next. */
+		if (!c->engine.occupied) {
+			c->other_had_turn = 0;
+			scx_bpf_kick_cpu(c->engine.state.id, SCX_KICK_PREEMPT);
+		}
+	}
+}
+
+/* ---- The kernel's calls ---- */
+
+SEC("struct_ops/steelyard_select_cpu")
+s32 BPF_PROG(steelyard_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	bool idle = false;
+	s32 cpu;
+
+	if (vcpu_of(p) != SY_NONE)
+		return prev_cpu;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (idle)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, 0);
+	return cpu;
+}
+
+/* A fault, for tests of what becomes of a task that nobody will ever run. */
+static __always_inline bool is_lost(struct task_struct *p)
+{
+#ifdef STEELYARD_FAULTS
+	u32 i;
+
+	if (!lost_comm[0])
+		return false;
+	for (i = 0; i < TASK_COMM_LEN; i++) {
+		if (p->comm[i] != lost_comm[i])
+			return false;
+		if (!lost_comm[i])
+			break;
+	}
+	return true;
+#else
+	return false;
+#endif
+}
+
+/*
+ * It may not migrate at the moment. Before 6.14 the kernel asks about it all the same, and ends a scheduler that sends it
+ * elsewhere. Nor may whoever runs here while this program does.
+ */
+static __always_inline bool must_stay(struct task_struct *p)
+{
+	return p->migration_disabled > (p == bpf_get_current_task_btf());
+}
+
+SEC("struct_ops/steelyard_enqueue")
+void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0), weight, to;
+
+	if (is_lost(p))
+		return;
+	if (!index || (!*index && (must_stay(p) || !looks_like_vcpu(p)))) {
+		enqueue_other(p, enq_flags);
+		return;
+	}
+	if (must_stay(p)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, enq_flags);
+		return;
+	}
+	weight = cgroup_weight(p);
+	if (!*index) {
+		*index = adopt(p, weight) + 1;
+		if (!*index) {
+			enqueue_other(p, enq_flags);
+			return;
+		}
+	}
+	to = arrive(*index - 1, weight);
+	if (to != SY_NONE)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, pcpu_at(to)->slice_ns, enq_flags);
+}
+
+/* Whether a task runs as one that is no vCPU. One that has become a vCPU goes through enqueue(), which sees that. */
+static __always_inline bool is_other(struct task_struct *p, u32 vcpu)
+{
+	return vcpu == SY_NONE ? !looks_like_vcpu(p) : vcpu_at(vcpu)->unasked;
+}
+
+static __always_inline void go_on(struct task_struct *p, u32 pcpu)
+{
+	set_slice(p, OTHER_SLICE_NS);
+	occupy(pcpu, SY_NONE);
+}
+
+SEC("struct_ops/steelyard_dispatch")
+void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct pcpu *c = pcpu_at(cpu);
+	bool goes_on = prev && prev->scx.flags & SCX_TASK_QUEUED;
+	u32 ran = goes_on ? vcpu_of(prev) : SY_NONE, chosen;
+
+	/* In turns, so that neither vCPUs nor other tasks can keep each other waiting. */
+	if (!c->other_had_turn && scx_bpf_dsq_move_to_local(OTHERS_DSQ)) {
+		c->other_had_turn = 1;
+		return;
+	}
+	c->other_had_turn = 0;
+	chosen = choose(cpu, ran);
+	if (chosen == SY_NONE) {
+		if (scx_bpf_dsq_move_to_local(OTHERS_DSQ))
+			c->other_had_turn = 1;
+		else if (goes_on && is_other(prev, ran))
+			go_on(prev, cpu);
+		/* The kernel may keep it for this pCPU, which would idle beside it. */
+		else if (goes_on)
+			scx_bpf_kick_cpu(cpu, 0);
+	} else if (chosen == ran) {
+		set_slice(prev, c->slice_ns);
+	}
+}
+
+SEC("struct_ops/steelyard_running")
+void BPF_PROG(steelyard_running, struct task_struct *p)
+{
+	u32 vcpu = vcpu_of(p), pcpu = scx_bpf_task_cpu(p);
+	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
+
+	if (vcpu == SY_NONE) {
+		if (!c->occupied)
+			occupy(pcpu, SY_NONE);
+	} else if (c->current != vcpu && vcpu_at(vcpu)->unasked) {
+		go_on(p, pcpu);
+	} else if (c->current != vcpu || c->interrupted) {
+		/* It was not chosen to be here, or may not be any more. */
+		set_slice(p, 0);
+		scx_bpf_kick_cpu(pcpu, SCX_KICK_PREEMPT);
+	}
+}
+
+SEC("struct_ops/steelyard_stopping")
+void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
+{
+	u32 vcpu = vcpu_of(p), pcpu = scx_bpf_task_cpu(p);
+
+	if (vcpu == SY_NONE || !runnable)
+		return;
+	/* Else the kernel would keep it for this pCPU. */
+	set_slice(p, 0);
+	vcpu_at(vcpu)->unasked = 1;
+	if (pcpu_at(pcpu)->engine.current == vcpu)
+		occupy(pcpu, vcpu);
+}
+
+SEC("struct_ops/steelyard_quiescent")
+void BPF_PROG(steelyard_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	u32 vcpu = vcpu_of(p);
+
+	if (vcpu != SY_NONE)
+		depart(vcpu);
+}
+
+/*
+ * KVM yields to a sibling at a pause-loop exit. That there was one is what counts: whom to summon the
+ * policy says, and KVM, told that this has been done, asks for no other.
+ */
+SEC("struct_ops/steelyard_yield")
+bool BPF_PROG(steelyard_yield, struct task_struct *from, struct task_struct *to)
+{
+	u32 vcpu = vcpu_of(from), pcpu = scx_bpf_task_cpu(from);
+
+	if (vcpu != SY_NONE && to)
+		__sync_fetch_and_add(&pause_loops, 1);
+	if (vcpu == SY_NONE || let_others(vcpu, pcpu, to))
+		set_slice(from, 0);
+	return to != NULL;
+}
+
+SEC("struct_ops/steelyard_set_cpumask")
+void BPF_PROG(steelyard_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	u32 vcpu = vcpu_of(p);
+
+	if (vcpu != SY_NONE)
+		allowed_changed(vcpu, mask);
+}
+
+/* A task of a higher class takes the pCPU. Who was handed over and has not run comes to enqueue() again. */
+SEC("struct_ops/steelyard_cpu_release")
+void BPF_PROG(steelyard_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	occupy(cpu, SY_NONE);
+	if (bpf_ksym_exists(scx_bpf_reenqueue_local))
+		scx_bpf_reenqueue_local();
+}
+
+SEC("struct_ops.s/steelyard_init_task")
+s32 BPF_PROG(steelyard_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	if (!bpf_task_storage_get(&task_vcpu, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
+		return -ENOMEM;
+	return 0;
+}
+
+SEC("struct_ops/steelyard_exit_task")
+void BPF_PROG(steelyard_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	u32 vcpu = vcpu_of(p);
+
+	if (vcpu != SY_NONE)
+		end(vcpu);
+}
+
+/* ---- Time that passes ---- */
+
+/* What a timer calls, with interrupts off; *key: which of its map it is. */
+#define CALLBACK(name, call) \
+	static int name(void *map, u32 *key, struct timer *timer) \
+	{ \
+		unsigned long flags; \
+\
+		bpf_local_irq_save(&flags); \
+		call; \
+		bpf_local_irq_restore(&flags); \
+		return 0; \
+	}
+
+/* The end of a slice, or a tick. */
+__weak __noinline int time_passed(u32 pcpu)
+{
+	struct pcpu *c = pcpu_at(pcpu);
+	u64 now = enter();
+
+	c->armed_ns = 0;
+	if (c->tick_due_ns && now >= c->tick_due_ns) {
+		c->tick_due_ns = 0;
+		engine_tick(&engine, pcpu, now);
+	}
+	if (c->slice_end_ns && now >= c->slice_end_ns) {
+		c->slice_end_ns = 0;
+		/* Asked for already, it may not have been heard. */
+		if (c->engine.interrupted)
+			host_interrupt(&engine, pcpu);
+		else
+			engine_interrupt(&engine, pcpu);
+	}
+	arm(pcpu);
+	leave();
+	return 0;
+}
+
+CALLBACK(pcpu_timer, time_passed(*key))
+
+__weak __noinline int vcpu_time(u32 vcpu)
+{
+	struct vcpu *v = vcpu_at(vcpu);
+	u64 now = enter();
+
+	if (v->timer_ns > now) {
+		start_timer(&vcpu_timers, vcpu, v->timer_ns, 0);
+	} else if (v->timer_ns) {
+		v->timer_ns = 0;
+		engine_vcpu_timer(&engine, vcpu, now);
+	}
+	leave();
+	return 0;
+}
+
+CALLBACK(vcpu_timer, vcpu_time(*key))
+
+__weak __noinline int domain_time(u32 domain)
+{
+	struct domain *d = domain_at(domain);
+	u64 now = enter();
+
+	if (d->timer_ns > now) {
+		start_timer(&domain_timers, domain, d->timer_ns, 0);
+	} else if (d->timer_ns) {
+		d->timer_ns = 0;
+		engine_domain_timer(&engine, domain, now);
+	}
+	leave();
+	return 0;
+}
+
+CALLBACK(domain_timer, domain_time(*key))
+
+__weak __noinline int balance(u32 queue)
+{
+	u64 now = enter();
+
+	set_bit_of(unbalanced_queues, queue, false);
+	engine_balance(&engine, queue, now);
+	leave();
+	return 0;
+}
+
+static int balance_due(void *map, u32 *key, struct timer *timer)
+{
+	unsigned long flags;
+	u32 queue;
+
+	bpf_for(queue, 0, engine.queues)
+	{
+		if (!(*word_of(unbalanced_queues, queue / 64) >> queue % 64 & 1))
+			continue;
+		bpf_local_irq_save(&flags);
+		balance(queue);
+		bpf_local_irq_restore(&flags);
+	}
+	return 0;
+}
+
+__weak __noinline int account(void)
+{
+	u64 now = enter();
+
+	engine_account(&engine, now);
+	start_timer(&account_timer, 0, now + sy_account_ns(host_policy(&engine)), 0);
+	leave();
+	return 0;
+}
+
+CALLBACK(account_due, account())
+
+__weak __noinline int sample(void)
+{
+	u64 now = enter();
+
+	engine_sample(&engine, now);
+	start_timer(&sample_timer, 0, now + sy_sample_ns(host_policy(&engine)), 0);
+	leave();
+	return 0;
+}
+
+CALLBACK(sample_due, sample())
+
+/* ---- Beginning and end ---- */
+
+/* One queue per pCPU, or as few as the policy allows: a host counts as one socket of whole cores. */
+__weak __noinline int begin(void)
+{
+	u32 size = 1, first, pcpu;
+
+	engine.began_ns = 0;
+	engine.pcpus = pcpus_count;
+	engine.threads_per_core = 1;
+	engine.pcpus_per_socket = pcpus_count;
+	if (sy_scope(host_policy(&engine)) >= SY_SCOPE_SOCKET)
+		size = sy_max(sy_min(pcpus_count, sy_queue_pcpus_max(host_policy(&engine))), 1);
+	engine.queues = (pcpus_count + size - 1) / size;
+	engine_begin(&engine);
+	for (first = host_zero(&engine); first < pcpus_count && can_loop; first += size) {
+		struct engine_queue *q = &queue_at(first / size)->engine;
+
+		q->first_pcpu = first;
+		q->end_pcpu = sy_min(first + size, pcpus_count);
+		engine_queue_begin(&engine, first / size);
+	}
+	for (pcpu = host_zero(&engine); pcpu < pcpus_count && can_loop; pcpu++) {
+		if (pcpu_at(pcpu)->offline)
+			continue;
+		set_bit_of(present_pcpus, pcpu, true);
+		engine_pcpu_begin(&engine, pcpu);
+	}
+	return 0;
+}
+
+/* A timer of each item of the map is made ready. */
+#define READY(map, count, callback) \
+	bpf_for(i, 0, (count)) \
+	{ \
+		struct timer *timer; \
+		u32 key = i; \
+\
+		timer = bpf_map_lookup_elem(&map, &key); \
+		if (timer) { \
+			bpf_timer_init(&timer->timer, &map, CLOCK_MONOTONIC); \
+			bpf_timer_set_callback(&timer->timer, callback); \
+		} \
+	}
+
+SEC("struct_ops.s/steelyard_init")
+s32 BPF_PROG(steelyard_init)
+{
+	u64 account_ns = sy_account_ns(host_policy(&engine)), sample_ns = sy_sample_ns(host_policy(&engine));
+	u64 now = bpf_ktime_get_ns();
+	s32 error;
+	u32 i;
+
+	begin();
+	error = scx_bpf_create_dsq(OTHERS_DSQ, -1);
+	if (error)
+		return error;
+	READY(pcpu_timers, pcpus_count, pcpu_timer);
+	READY(vcpu_timers, MAX_VCPUS, vcpu_timer);
+	READY(domain_timers, MAX_DOMAINS, domain_timer);
+	READY(balance_timer, 1, balance_due);
+	READY(account_timer, 1, account_due);
+	READY(sample_timer, 1, sample_due);
+	if (account_ns)
+		start_timer(&account_timer, 0, now + account_ns, 0);
+	if (sample_ns)
+		start_timer(&sample_timer, 0, now + sample_ns, 0);
+	return 0;
+}
+
+SEC("struct_ops/steelyard_exit")
+void BPF_PROG(steelyard_exit, struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(exit_reason, sizeof(exit_reason), info->reason);
+	bpf_probe_read_kernel_str(exit_message, sizeof(exit_message), info->msg);
+	exit_kind = info->kind;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops steelyard_ops = {
+	.select_cpu = (void *)steelyard_select_cpu,
+	.enqueue = (void *)steelyard_enqueue,
+	.dispatch = (void *)steelyard_dispatch,
+	.running = (void *)steelyard_running,
+	.stopping = (void *)steelyard_stopping,
+	.quiescent = (void *)steelyard_quiescent,
+	.yield = (void *)steelyard_yield,
+	.set_cpumask = (void *)steelyard_set_cpumask,
+	.cpu_release = (void *)steelyard_cpu_release,
+	.init_task = (void *)steelyard_init_task,
+	.exit_task = (void *)steelyard_exit_task,
+	.init = (void *)steelyard_init,
+	.exit = (void *)steelyard_exit,
+	.flags = SCX_OPS_ENQ_LAST,
+	.timeout_ms = 10000,
+	.name = "steelyard",
+};

@@ -30,7 +30,9 @@
 	X(boost_limit_ns, "boost.limit", "ns", 0, SY_FOREVER, \
 	  "the most boost that a vCPU of it saves; 0: none", "boost-credit", 0) \
 	X(boost_percent, "boost.ratio_percent", "percent", 0, SY_PERCENT_MAX, \
-	  "what it is given of one pCPU, instead of what it leaves unused; 0: that", "boost-credit", 0)
+	  "what it is given of one pCPU, instead of what it leaves unused; 0: that", "boost-credit", 0) \
+	X(ungrouped, "ungrouped", "false|true", 0, 1, \
+	  "whether each vCPU has the whole weight for itself, as threads that no control group holds together", "fair", 0)
 /* clang-format on */
 
 #define SY_SETTING_FIELD(field, ...) u64 field;

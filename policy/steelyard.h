@@ -11,7 +11,7 @@
  *	sy_block if it is runnable, sy_leave(queue), sy_vcpu_destroy.
  * A vCPU belongs to exactly one queue at any time, blocked or not.
  *
- * All this is done by engine/ on hosts that stand on it; the numbers are those of engine_choose().
+ * All this is done by engine/; the numbers are those of engine_choose().
  *
  * How a host chooses on a pCPU, always in this order:
  *	1. sy_charge() for who ran; sy_block() if it has nothing more to do.

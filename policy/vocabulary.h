@@ -151,11 +151,12 @@ struct sy_sampling {
 	u64 now;
 };
 
-/* Which pCPUs share a run queue. */
+/* Which pCPUs share a run queue; the order is that of credit2_runqueue= in Xen. */
 enum sy_scope {
 	SY_SCOPE_PCPU,
 	SY_SCOPE_CORE,
 	SY_SCOPE_SOCKET,
+	SY_SCOPE_NODE, /* of memory, or of it what is in one socket */
 	SY_SCOPE_ALL
 };
 

@@ -4,18 +4,6 @@
  * softirqs and timers. Everything here is called with the lock of the instance held.
  */
 
-/* What a vCPU met with since it was created, as far as its waits and runs have ended. */
-struct counters {
-	u64 gotten_ns;
-	u64 waited_ns;
-	u64 parked_ns; /* of that */
-	u64 waits;
-	u64 late_waits;
-	u64 worst_wait_ns;
-	u64 switches;
-	u64 migrations;
-};
-
 struct host_vcpu {
 	struct engine_vcpu engine;
 	struct sched_unit *unit;
@@ -24,7 +12,7 @@ struct host_vcpu {
 	struct list_head in_domain;
 	struct rb_node in_waiting;
 	struct timer timer;
-	struct counters met;
+	struct engine_met met;
 	u32 number;
 	bool inserted; /* the engine knows it */
 	bool in_kernel; /* it was in the guest's kernel when it was stopped */
@@ -40,9 +28,7 @@ struct host_domain {
 	struct list_head vcpus;
 	struct list_head in_host;
 	struct timer timer;
-	u64 packets; /* that it received since it began, as dom0 has told */
-	struct sy_sample departed; /* sums of the vCPUs that are gone */
-	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
+	struct engine_samples samples; /* packets: as dom0 has told */
 };
 
 struct host_queue {
@@ -383,41 +369,26 @@ HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 	return vcpu_of(e, vcpu)->in_kernel;
 }
 
-/* Since when it is kept from waiting in a queue, though it would. */
-static u64 parked_since_ns(const struct host_vcpu *v)
+HOST_FN struct engine_met *host_met(struct engine *e, u32 vcpu)
 {
-	return max(v->engine.parked_ns, v->engine.since_ns);
+	return &vcpu_of(e, vcpu)->met;
 }
 
-static bool waits_parked(const struct host_vcpu *v)
+HOST_FN struct engine_samples *host_samples(struct engine *e, u32 domain)
 {
-	return v->engine.parked && v->engine.status == ENGINE_WAITING;
-}
-
-static void end_wait(struct host_vcpu *v, u64 now)
-{
-	u64 wait_ns = now - v->engine.since_ns;
-
-	v->met.waited_ns += wait_ns;
-	if (waits_parked(v))
-		v->met.parked_ns += now - parked_since_ns(v);
-	v->met.worst_wait_ns = max(v->met.worst_wait_ns, wait_ns);
-	v->met.waits++;
-	v->met.late_waits += wait_ns > sy_late_ns(&policy);
+	return &domain_of(e, domain)->samples;
 }
 
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
 {
+	measure_wakes(e, vcpu, now);
 }
 
 HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 {
 	struct host_vcpu *v = vcpu_of(e, vcpu);
 
-	end_wait(v, now);
-	v->met.switches++;
-	v->unit->migrated = v->engine.ran_on != SY_NONE && v->engine.ran_on != pcpu;
-	v->met.migrations += v->unit->migrated;
+	v->unit->migrated = measure_starts(e, vcpu, pcpu, now);
 	settle_on(host_of(e), v, pcpu);
 }
 
@@ -437,54 +408,17 @@ HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 no
 {
 	struct host_vcpu *v = vcpu_of(e, vcpu);
 
-	if (pcpu == SY_NONE) {
-		end_wait(v, now);
-		return;
-	}
-	v->met.gotten_ns += now - v->engine.since_ns;
-	if (status == ENGINE_WAITING)
+	measure_stops(e, vcpu, pcpu, status, now);
+	if (pcpu != SY_NONE && status == ENGINE_WAITING)
 		v->in_kernel = in_guest_kernel(v->unit->vcpu_list);
 }
 
 HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
 {
-	struct host_vcpu *v = vcpu_of(e, vcpu);
-
-	v->met.parked_ns += now - parked_since_ns(v);
-}
-
-/* What happened to the vCPU since it was created. */
-static void add_sums(const struct host_vcpu *v, struct sy_sample *sums, u64 now)
-{
-	u64 since_ns = now - v->engine.since_ns;
-
-	sums->gotten_ns += v->met.gotten_ns;
-	sums->waited_ns += v->met.waited_ns - v->met.parked_ns;
-	sums->waits += v->met.waits;
-	sums->late_waits += v->met.late_waits;
-	if (v->engine.status == ENGINE_RUNNING)
-		sums->gotten_ns += since_ns;
-	if (v->engine.status == ENGINE_WAITING)
-		sums->waited_ns += since_ns - (waits_parked(v) ? now - parked_since_ns(v) : 0);
+	measure_unparks(e, vcpu, now);
 }
 
 HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now)
 {
-	struct host_domain *d = domain_of(e, domain);
-	struct sy_sample sums = d->departed;
-	const struct host_vcpu *v;
-
-	list_for_each_entry (v, &d->vcpus, in_domain)
-		add_sums(v, &sums, now);
-	sums.interval_ns = now;
-	sums.packets = d->packets;
-	*sample = (struct sy_sample){
-		.interval_ns = sums.interval_ns - d->sampled.interval_ns,
-		.gotten_ns = sums.gotten_ns - d->sampled.gotten_ns,
-		.waited_ns = sums.waited_ns - d->sampled.waited_ns,
-		.packets = sums.packets - d->sampled.packets,
-		.waits = sums.waits - d->sampled.waits,
-		.late_waits = sums.late_waits - d->sampled.late_waits,
-	};
-	d->sampled = sums;
+	measure_sample(e, domain, sample, now);
 }

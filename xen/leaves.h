@@ -152,9 +152,9 @@ static int tell(u64 domain_id, void (*say)(struct host_domain *d, unsigned int w
 static void cf_check say_packets(struct host_domain *d, unsigned int what, u64 packets)
 {
 	/* What was before the first time nobody has sampled. */
-	if (!d->packets)
-		d->sampled.packets = packets;
-	d->packets = max(packets, d->packets);
+	if (!d->samples.packets)
+		d->samples.sampled.packets = packets;
+	d->samples.packets = max(packets, d->samples.packets);
 }
 
 /* Xen does not see packets; dom0, which moves them, tells: "DOMAIN PACKETS". */

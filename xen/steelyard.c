@@ -57,6 +57,7 @@
 #include <xen/init.h>
 #include <xen/lib.h>
 #include <xen/list.h>
+#include <xen/numa.h>
 #include <xen/param.h>
 #include <xen/rbtree.h>
 #include <xen/sched.h>
@@ -76,7 +77,7 @@ typedef int64_t s64;
 #define SY_DESCRIBE
 #include "policy/steelyard.h"
 #include "policy/catalogue.h"
-#include "policy/engine/host.h"
+#include "policy/engine/measure.h"
 #include "host.h"
 #include "policy/engine/engine.h"
 #include "topology.h"
@@ -546,8 +547,8 @@ static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct s
 		engine_sleep(&h->engine, v->number, now);
 	if (v->engine.saving)
 		engine_saved(&h->engine, v->number, now);
+	measure_ends(&h->engine, v->number, now);
 	engine_vcpu_end(&h->engine, v->number, now);
-	add_sums(v, &v->domain->departed, now);
 	list_del(&v->in_domain);
 	stop_timer(&v->timer);
 	v->inserted = false;
@@ -637,7 +638,7 @@ static void *cf_check steelyard_alloc_domdata(const struct scheduler *ops, struc
 	INIT_LIST_HEAD(&d->vcpus);
 	init_timer(&d->timer, domain_timer, d, smp_processor_id());
 	now = enter(h, &flags);
-	d->sampled.interval_ns = now;
+	d->samples.sampled.interval_ns = now;
 	h->domains.entry[d->number] = d;
 	list_add_tail(&d->in_host, &h->domain_list);
 	engine_domain_begin(&h->engine, d->number, &settings, domain->max_vcpus, now);

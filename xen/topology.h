@@ -1,40 +1,68 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The engine's numbers of pCPUs. Those of a core, and the cores of a socket, must follow each other,
- * which Xen's need not. What is not known yet when a cpupool gets its first domain, such as a pCPU
- * that is offline, gets a number when it joins: one that its core or its socket has free, or another.
+ * The engine's numbers of pCPUs. Those of a core, of a NUMA node and of a socket must follow each other, which Xen's
+ * need not. What is not known yet when a cpupool gets its first domain, such as a pCPU that is offline, gets a number
+ * when it joins: one that its core, its node or its socket has free, or another. Xen does not say who shares a cache:
+ * the cores of a node are taken to.
  */
 
-static bool same_socket(unsigned int a, unsigned int b)
+/* Whether both are in one group of this level, and so in one of each level after it. */
+static bool together(unsigned int level, unsigned int a, unsigned int b)
 {
-	return cpu_to_socket(a) == cpu_to_socket(b);
+	return cpu_to_socket(a) == cpu_to_socket(b) && (level >= ENGINE_SOCKET || cpu_to_node(a) == cpu_to_node(b)) &&
+	       (level > ENGINE_CORE || cpumask_test_cpu(b, per_cpu(cpu_sibling_mask, a)));
 }
 
-/* How many threads, cores and sockets the numbers of these pCPUs have room for, and some to come. */
+/* Takes those of this pCPU's group out of the set. */
+static void take_group(cpumask_t *set, unsigned int level, unsigned int cpu)
+{
+	unsigned int other;
+
+	for_each_cpu (other, set)
+		if (together(level, cpu, other))
+			cpumask_clear_cpu(other, set);
+}
+
+/* The most that a group of this level has of the level before. */
+static unsigned int parts_of_group(const cpumask_t *cpus, unsigned int level)
+{
+	unsigned int most = 1, cpu, other;
+	cpumask_t left, parts;
+
+	cpumask_copy(&left, cpus);
+	for_each_cpu (cpu, &left) {
+		unsigned int here = 0;
+
+		cpumask_copy(&parts, &left);
+		for_each_cpu (other, &parts) {
+			if (!together(level, cpu, other))
+				continue;
+			here++;
+			if (level > ENGINE_CORE)
+				take_group(&parts, level - 1, other);
+		}
+		most = max(most, here);
+		take_group(&left, level, cpu);
+	}
+	return most;
+}
+
+/* How far the numbers of these pCPUs go, and some to come. */
 static void find_shape(struct engine *e, const cpumask_t *cpus, unsigned int present)
 {
-	unsigned int threads = 1, cores = 1, sockets = 0, cpu, other;
+	unsigned int pcpus = 1, sockets = 0, level, cpu;
 	cpumask_t left;
 
-	for_each_cpu (cpu, cpus) {
-		unsigned int here = 0, first = SY_NONE;
-
-		cpumask_and(&left, cpus, per_cpu(cpu_sibling_mask, cpu));
-		threads = max(threads, (unsigned int)cpumask_weight(&left));
-		cpumask_copy(&left, cpus);
-		for_each_cpu (other, &left) {
-			if (!same_socket(cpu, other))
-				continue;
-			first = min(first, other);
-			here++;
-			cpumask_andnot(&left, &left, per_cpu(cpu_sibling_mask, other));
-		}
-		cores = max(cores, here);
-		sockets += first == cpu;
+	for (level = 0; level < ENGINE_LEVELS; level++) {
+		pcpus *= parts_of_group(cpus, level);
+		e->level_pcpus[level] = pcpus;
 	}
-	e->threads_per_core = threads;
-	e->pcpus_per_socket = threads * cores;
-	e->pcpus = e->pcpus_per_socket * max(sockets, DIV_ROUND_UP(present, e->pcpus_per_socket));
+	cpumask_copy(&left, cpus);
+	for_each_cpu (cpu, &left) {
+		take_group(&left, ENGINE_SOCKET, cpu);
+		sockets++;
+	}
+	e->pcpus = pcpus * max(sockets, DIV_ROUND_UP(present, pcpus));
 }
 
 /* The first of so many free numbers side by side, at a multiple of that many; or SY_NONE. */
@@ -51,29 +79,35 @@ static u32 free_numbers(const struct host *h, u32 from, u32 end, u32 count)
 	return SY_NONE;
 }
 
+/* A free number in the nearest group that has one, at the beginning of a part that is free; or SY_NONE. */
+static u32 free_number_near(const struct host *h, unsigned int cpu)
+{
+	u32 part = 1, number = SY_NONE, level, i;
+
+	for (level = 0; level < ENGINE_LEVELS && number == SY_NONE; level++) {
+		u32 pcpus = h->engine.level_pcpus[level];
+
+		for (i = 0; i < h->engine.pcpus && number == SY_NONE; i++) {
+			unsigned int other = h->pcpu[i].cpu;
+
+			if (other != SY_NONE && together(level, cpu, other))
+				number = free_numbers(h, i - i % pcpus, i - i % pcpus + pcpus, part);
+		}
+		part = pcpus;
+	}
+	return number;
+}
+
 /* Gives the pCPU a number, unless it has one; false: there is none. */
 static bool give_number(struct host *h, unsigned int cpu)
 {
-	u32 threads = h->engine.threads_per_core, per_socket = h->engine.pcpus_per_socket;
-	u32 core = SY_NONE, socket = SY_NONE, number = SY_NONE, i;
+	u32 number;
 
 	if (h->number[cpu] != SY_NONE)
 		return true;
-	for (i = 0; i < h->engine.pcpus; i++) {
-		unsigned int other = h->pcpu[i].cpu;
-
-		if (other == SY_NONE || !same_socket(cpu, other))
-			continue;
-		socket = i - i % per_socket;
-		if (cpumask_test_cpu(other, per_cpu(cpu_sibling_mask, cpu)))
-			core = i - i % threads;
-	}
-	if (core != SY_NONE)
-		number = free_numbers(h, core, core + threads, 1);
-	if (number == SY_NONE && socket != SY_NONE)
-		number = free_numbers(h, socket, socket + per_socket, threads);
+	number = free_number_near(h, cpu);
 	if (number == SY_NONE)
-		number = free_numbers(h, 0, h->engine.pcpus, per_socket);
+		number = free_numbers(h, 0, h->engine.pcpus, h->engine.level_pcpus[ENGINE_SOCKET]);
 	if (number == SY_NONE)
 		number = free_numbers(h, 0, h->engine.pcpus, 1);
 	if (number == SY_NONE)
@@ -83,25 +117,10 @@ static bool give_number(struct host *h, unsigned int cpu)
 	return true;
 }
 
-/* How many numbers side by side share a queue. */
-static u32 queue_pcpus(const struct engine *e)
-{
-	switch (sy_scope(&policy)) {
-	case SY_SCOPE_CORE:
-		return e->threads_per_core;
-	case SY_SCOPE_SOCKET:
-		return e->pcpus_per_socket;
-	case SY_SCOPE_ALL:
-		return e->pcpus;
-	default:
-		return 1;
-	}
-}
-
 /* Queues of whole groups, split where they are too large. */
 static void begin_queues(struct host *h)
 {
-	u32 group = queue_pcpus(&h->engine), most = sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, i;
+	u32 group = engine_queue_pcpus(&h->engine), most = sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, i;
 
 	for (first = 0; first < h->engine.pcpus; first += group) {
 		for (i = 0; i < group; i += most) {

@@ -9,6 +9,7 @@
 mod command_line;
 mod descriptions;
 mod limits;
+mod plans;
 mod policies;
 mod recordings;
 mod scenarios;
@@ -50,6 +51,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "xentrace_records", run: traces::xentrace_records, longest: 1024 },
     Target { name: "trace_events", run: traces::events, longest: 4096 },
     Target { name: "trace_events_lines", run: traces::event_lines, longest: 1024 },
+    Target { name: "plan", run: plans::plan, longest: 2048 },
+    Target { name: "journal", run: plans::journal, longest: 2048 },
     Target { name: "command_line", run: command_line::arguments, longest: 256 },
     Target { name: "server", run: telling::server, longest: 1024 },
     Target { name: "text", run: telling::text, longest: 512 },

@@ -211,6 +211,7 @@ fn structure(bytes: &mut Unstructured<'_>) -> Result<Structure> {
             id: bytes.arbitrary::<Number>()?.0,
             name: bytes.arbitrary::<Word>()?.0,
             weight: bytes.arbitrary::<Number>()?.0 as u32,
+            ungrouped: bytes.arbitrary()?,
             cap_percent: bytes.arbitrary::<Number>()?.0 as u32,
             vcpus,
         });
@@ -260,7 +261,9 @@ fn snapshot(
         let (start_ns, end_ns) = times(bytes)?;
         let pcpu = pcpu(bytes)?;
         let name = bytes.arbitrary::<Word>()?.0.into();
-        others.push(OtherRun { name, pcpu, start_ns, end_ns });
+        let (thread, priority) = (bytes.arbitrary()?, bytes.arbitrary()?);
+        let waited = bytes.arbitrary()?;
+        others.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
     }
     let (structure, lost) = (structure.clone(), number(bytes)?);
     Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, lost })

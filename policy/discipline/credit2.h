@@ -92,7 +92,7 @@
 	  "what a yield does", "csched2_unit_yield(), runq_candidate()", 0, 1) \
 	X(CREDIT2_CAP_PERIOD_NS, "cap_period_ns", "ns", 0, 1 * SY_S, \
 	  "period of a cap's budget; 0: caps are not honoured", "CSCHED2_BDGT_REPL_PERIOD", 0, 10 * SY_MS) \
-	X(CREDIT2_QUEUE, "queue", "pcpu|core|socket|all", 0, 3, \
+	X(CREDIT2_QUEUE, "queue", "pcpu|core|socket|node|all", 0, 4, \
 	  "which pCPUs share a queue", "credit2_runqueue=", SY_SCOPE_SOCKET, SY_SCOPE_SOCKET) \
 	X(CREDIT2_QUEUE_PCPUS_MAX, "queue_pcpus_max", "pCPUs", 0, 65535, \
 	  "most pCPUs of a queue; 0: no limit", "sched_credit2_max_cpus_runqueue=", 0, 16) \

@@ -27,7 +27,8 @@
  * its domain's weight that its group's entity would have on its pCPU,
  *	domain's weight / (1 + averaged number of the other vCPUs of the domain that are runnable),
  * between the whole weight and weight / vcpus. The averages decay; a vCPU's weight follows when it
- * wakes and when it is charged, which leaves its lag in CPU time as it was.
+ * wakes and when it is charged, which leaves its lag in CPU time as it was. The vCPUs of a domain that is
+ * `ungrouped` are threads that no group holds together: each is an entity with the whole weight.
  *
  * A pause-loop exit is answered as KVM of the time does: until 2.6.38 the spinning vCPU sleeps for
  * 100 us; from 2.6.39 it yields to a sibling (*directed yield*), to the next in rotation that waits,
@@ -35,7 +36,7 @@
  * time. The scheduler then skips the spinner once if another is not more than a granularity ahead
  * of it (skip buddy), and lets the sibling go first in its queue on the same condition (next buddy).
  *
- * Signals and knobs: reads the domain's weight, in order `deadline` its slice; caps by budget.h.
+ * Signals and knobs: reads the domain's weight and whether it is ungrouped, in order `deadline` its slice; caps by budget.h.
  *
  * Parameters that matter: latency and base slice (throughput against delay), both scaled by the
  * number of pCPUs; the wake-up granularity; run to parity (whether a wake-up may cut a slice).
@@ -372,7 +373,7 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX) * FAIR_WEIGHT_SCALE;
 	u64 others = 0;
 
-	if (d->vcpus < 2)
+	if (d->vcpus < 2 || d->settings.ungrouped)
 		return weight;
 	fair_average(&fd->runnable, fd->runnable_vcpus, half_life_ns, now);
 	fair_average(&s->runnable, s->place != FAIR_ASLEEP, half_life_ns, now);

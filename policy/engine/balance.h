@@ -7,8 +7,7 @@
 
 #include "choice.h"
 
-/* Balances of a queue of one pCPU of which one looks beyond its socket, as scheduling domains do.
- */
+/* Balances of a queue of one pCPU of which one looks at the whole host. */
 #define ENGINE_BALANCES_FAR 8
 
 /* Load per pCPU. */
@@ -108,9 +107,27 @@ ENGINE_CALL bool engine_move_best(ENGINE, u32 from, u32 to, u64 now)
 }
 
 /*
+ * How far the balance of this number of a queue of one pCPU looks: at so many. Those of a cache are looked at every
+ * time, and wider groups more rarely the wider they are: the interval of Linux's scheduling domains is their size
+ * (sd_init() in kernel/sched/topology.c).
+ */
+ENGINE_FN u32 engine_balanced_pcpus(struct engine *e, u32 balance)
+{
+	u32 cache = e->level_pcpus[ENGINE_CACHE], pcpus = cache, wider = cache;
+
+	if (!(balance % ENGINE_BALANCES_FAR))
+		return e->pcpus;
+	while (host_goes_on(e) && wider < e->level_pcpus[ENGINE_SOCKET]) {
+		wider = engine_wider(e, wider);
+		if (!(balance % sy_min(wider / cache, ENGINE_BALANCES_FAR)))
+			pcpus = wider;
+	}
+	return pcpus;
+}
+
+/*
  * The answer to SY_BALANCE. Moves the vCPU that is worth most, if any, between this queue and the
- * most or the least loaded one of the host. Where every pCPU has its own queue, those of the socket
- * are compared every time and those of the whole host one time in eight.
+ * most or the least loaded one of the host, or of the pCPUs near to it where every pCPU has its own queue.
  */
 ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 {
@@ -118,9 +135,11 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 	u64 most_load = engine_load(e, queue, now), least_load = most_load;
 	u32 from = host_zero(e), end = e->queues, most = queue, least = queue, other;
 
-	if (e->queues == e->pcpus && ++q->balances % ENGINE_BALANCES_FAR) {
-		from = queue - queue % e->pcpus_per_socket;
-		end = from + e->pcpus_per_socket;
+	if (e->queues == e->pcpus) {
+		u32 pcpus = engine_balanced_pcpus(e, ++q->balances);
+
+		from = queue - queue % pcpus;
+		end = from + pcpus;
 	}
 	for (other = from; host_goes_on(e) && other < end; other++) {
 		u64 load;
@@ -152,9 +171,9 @@ ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
 {
 	bool awaited = host_queue(e, host_pcpu(e, pcpu)->queue)->state.queued, shared = false;
 	bool leaves;
-	u32 first = pcpu - pcpu % e->threads_per_core, to, i;
+	u32 threads = e->level_pcpus[ENGINE_CORE], first = pcpu - pcpu % threads, to, i;
 
-	for (i = first; host_goes_on(e) && i < first + e->threads_per_core; i++)
+	for (i = first; host_goes_on(e) && i < first + threads; i++)
 		shared |= i != pcpu && host_pcpu(e, i)->current != SY_NONE;
 	if (!awaited && !shared)
 		return;

@@ -109,20 +109,27 @@ ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu,
 	return SY_NONE;
 }
 
-/* Who comes from another queue, nearest first; or SY_NONE. Only queues of one pCPU, which have its
- * number, are stolen from. */
+/*
+ * Who comes from another queue, nearest first, of those as near in turn from the next one on, as Xen's
+ * csched_load_balance() goes from node to node; or SY_NONE. Only queues of one pCPU, which have its number, are stolen
+ * from.
+ */
 ENGINE_CALL u32 engine_steal(ENGINE, u32 pcpu, u32 chosen, u64 now)
 {
-	u32 socket = pcpu - pcpu % e->pcpus_per_socket, end = socket + e->pcpus_per_socket;
-	u32 averse = SY_NONE;
-	u32 vcpu = engine_steal_within(e, pcpu + 1, end, pcpu, chosen, &averse, now);
+	u32 pcpus = 1, first = pcpu, end = pcpu + 1, averse = SY_NONE, vcpu;
 
-	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, socket, pcpu, pcpu, chosen, &averse, now);
-	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, end, e->queues, pcpu, chosen, &averse, now);
-	if (vcpu == SY_NONE)
-		vcpu = engine_steal_within(e, host_zero(e), socket, pcpu, chosen, &averse, now);
+	do {
+		u32 wider, wider_end;
+
+		pcpus = engine_wider(e, pcpus);
+		wider = pcpu - pcpu % pcpus;
+		wider_end = wider + pcpus;
+		vcpu = engine_steal_within(e, end, wider_end, pcpu, chosen, &averse, now);
+		if (vcpu == SY_NONE)
+			vcpu = engine_steal_within(e, wider, first, pcpu, chosen, &averse, now);
+		first = wider;
+		end = wider_end;
+	} while (host_goes_on(e) && vcpu == SY_NONE && pcpus < e->pcpus);
 	return vcpu == SY_NONE ? averse : vcpu;
 }
 

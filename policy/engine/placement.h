@@ -40,9 +40,9 @@ ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from
 
 ENGINE_FN bool engine_core_is_idle(struct engine *e, u32 pcpu)
 {
-	u32 first = pcpu - pcpu % e->threads_per_core, i;
+	u32 threads = e->level_pcpus[ENGINE_CORE], first = pcpu - pcpu % threads, i;
 
-	for (i = first; host_goes_on(e) && i < first + e->threads_per_core; i++) {
+	for (i = first; host_goes_on(e) && i < first + threads; i++) {
 		if (!engine_is_idle(e, i))
 			return false;
 	}
@@ -61,30 +61,39 @@ ENGINE_FN u32 engine_idle_core_for(struct engine *e, u32 vcpu, u32 affinity, u32
 	return SY_NONE;
 }
 
+/* Of those whose whole core is idle, or of all, the one nearest to where the vCPU was last; or SY_NONE. */
+ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 vcpu, u32 affinity, bool cores, u32 from, u32 end)
+{
+	u32 last = host_vcpu(e, vcpu)->state.pcpu, pcpus = 1, found;
+
+	do {
+		u32 near, near_end;
+
+		pcpus = engine_wider(e, pcpus);
+		near = (u32)sy_max(last - last % pcpus, from);
+		near_end = (u32)sy_min(last - last % pcpus + pcpus, end);
+		found = cores ? engine_idle_core_for(e, vcpu, affinity, near, near_end) :
+				engine_idle_for(e, vcpu, affinity, near, near_end);
+	} while (host_goes_on(e) && found == SY_NONE && pcpus < e->pcpus);
+	return found;
+}
+
 /* The one nearest to where the vCPU was last, one whose whole core is idle first; or SY_NONE. */
 ENGINE_FN u32 engine_nearest_idle_by(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
-	u32 any = engine_idle_for(e, vcpu, affinity, from, end), found;
-	u32 last, socket, near, near_end;
+	u32 last = host_vcpu(e, vcpu)->state.pcpu, found;
 
-	if (any == SY_NONE)
+	if (engine_idle_for(e, vcpu, affinity, from, end) == SY_NONE)
 		return SY_NONE;
-	last = host_vcpu(e, vcpu)->state.pcpu;
-	socket = last - last % e->pcpus_per_socket;
-	near = (u32)sy_max(socket, from);
-	near_end = (u32)sy_min(socket + e->pcpus_per_socket, end);
-	if (e->threads_per_core > 1) {
-		found = engine_idle_core_for(e, vcpu, affinity, near, near_end);
-		if (found == SY_NONE)
-			found = engine_idle_core_for(e, vcpu, affinity, from, end);
+	if (e->level_pcpus[ENGINE_CORE] > 1) {
+		found = engine_nearest_of(e, vcpu, affinity, true, from, end);
 		if (found != SY_NONE)
 			return found;
 	}
 	if (last >= from && last < end && engine_is_idle(e, last) &&
 	    engine_has(e, vcpu, affinity, last))
 		return last;
-	found = engine_idle_for(e, vcpu, affinity, near, near_end);
-	return found == SY_NONE ? any : found;
+	return engine_nearest_of(e, vcpu, affinity, false, from, end);
 }
 
 ENGINE_CALL u32 engine_nearest_idle(ENGINE, u32 vcpu, u32 from, u32 end)

@@ -28,6 +28,42 @@ ENGINE_FN bool engine_is_idle(struct engine *e, u32 pcpu)
 	return host_idle_pcpus(e, pcpu / 64) >> pcpu % 64 & 1;
 }
 
+/* ---- Near and far ---- */
+
+/*
+ * A search for what is near begins with the pCPUs of a cache, all of them alike, as Linux's select_idle_sibling() does,
+ * and then widens: to so many pCPUs from so many, at last to all. What a host does not tell apart is one step.
+ */
+ENGINE_FN u32 engine_wider(const struct engine *e, u32 pcpus)
+{
+	if (e->level_pcpus[ENGINE_CACHE] > pcpus)
+		return e->level_pcpus[ENGINE_CACHE];
+	if (e->level_pcpus[ENGINE_NODE] > pcpus)
+		return e->level_pcpus[ENGINE_NODE];
+	if (e->level_pcpus[ENGINE_SOCKET] > pcpus)
+		return e->level_pcpus[ENGINE_SOCKET];
+	return e->pcpus;
+}
+
+/* How many pCPUs side by side share a queue, unless sy_queue_pcpus_max() says fewer. */
+ENGINE_FN u32 engine_queue_pcpus(struct engine *e)
+{
+	switch (sy_scope(host_policy(e))) {
+	case SY_SCOPE_PCPU:
+		return 1;
+	case SY_SCOPE_CORE:
+		return e->level_pcpus[ENGINE_CORE];
+	case SY_SCOPE_SOCKET:
+		return e->level_pcpus[ENGINE_SOCKET];
+	case SY_SCOPE_NODE:
+		return e->level_pcpus[ENGINE_NODE];
+	default:
+		return e->pcpus;
+	}
+}
+
+/* ---- Affinity ---- */
+
 /*
  * Soft and hard affinity. Whoever looks for a pCPU for a vCPU looks where that would rather run,
  * then wherever it may; for one that has no preference the first of the two is left out.

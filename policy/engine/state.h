@@ -61,17 +61,30 @@ struct engine_pcpu {
 };
 
 /*
- * One per host. pCPUs are numbered so that those of a core, and the cores of a socket, follow each
- * other; not each number need have a pCPU that is there.
+ * How near pCPUs are to each other: at the distance of the first level of which one group holds both,
+ * ENGINE_LEVELS if none does. A group is made of whole ones of the level before; where the host has it otherwise,
+ * what is common to a group and to those of all levels after it counts as one. This is the order of Linux's scheduling
+ * domains: it cuts a cache at the end of the node (match_llc()), and nodes of one socket are nearer than others.
+ */
+enum engine_level {
+	ENGINE_CORE, /* its hardware threads */
+	ENGINE_CACHE, /* who shares the last level of cache */
+	ENGINE_NODE, /* of memory (NUMA) */
+	ENGINE_SOCKET,
+	ENGINE_LEVELS
+};
+
+/*
+ * One per host. pCPUs are numbered so that those of a group, of any level, follow each other; not each number need
+ * have a pCPU that is there.
  */
 struct engine {
 	struct sy_accounting accounting;
 	struct sy_governor governor;
 	/* The host's, before engine_begin(). */
 	u64 began_ns; /* ticks are in phase with it */
-	u32 pcpus; /* numbers of pCPUs are below this */
-	u32 threads_per_core;
-	u32 pcpus_per_socket;
+	u32 pcpus; /* numbers of pCPUs are below this, a multiple of the last level */
+	u32 level_pcpus[ENGINE_LEVELS]; /* numbers of one group, a multiple of the level before; at least 1 */
 	u32 queues;
 	/* The engine's. */
 	u32 online; /* pCPUs that are there */

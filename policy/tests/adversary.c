@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policies and the engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, cores and threads, any policy with
+ * The policies and the engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, nodes, caches, cores and threads, any policy with
  * any parameters, where vCPUs wake, block, yield and spin in bursts, end and begin, may use other pCPUs from one moment to
  * the next and prefer others, weights change, pCPUs go and come or run something else for a while, the context of who stops is saved
  * later, every timer is late, and pCPUs that were interrupted choose in any order and after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
  * host has, who stops was charged up to then, who is kept off a queue has something that ends it, and no pCPU is idle
- * while somebody who may use it waits in its queue; who would rather be on a pCPU that is idle gets it (affinity.h); of the policies, contract.h, and that the order of a queue stays
+ * while somebody who may use it waits in its queue; who would rather be on a pCPU that is idle gets it (affinity.h); what is near comes first (nearness.h); of the policies, contract.h, and that the order of a queue stays
  * while vCPUs wait there. Some hosts live near the ends of time, where all must be defined. One seed repeats a failure.
  *
  *	adversary [DISCIPLINE] STEPS SEED...
@@ -358,6 +358,7 @@ static u32 sample_settle(struct sy_governor *g, struct sy_domain *d)
 
 #include "invariants.h"
 #include "affinity.h"
+#include "nearness.h"
 
 /* ---- What happens ---- */
 
@@ -570,6 +571,7 @@ static struct sy_settings draw_settings(void)
 		.extra_time = below(2),
 		.boost_limit_ns = below(2) ? 0 : magnitude(),
 		.boost_percent = below(2) ? 0 : magnitude(),
+		.ungrouped = below(2),
 	};
 
 	return settings;
@@ -737,24 +739,10 @@ static void draw_policy(void)
 		 published ? "" : ", any parameters");
 }
 
-static u32 group_of(void)
-{
-	switch (sy_scope(&policy)) {
-	case SY_SCOPE_PCPU:
-		return 1;
-	case SY_SCOPE_CORE:
-		return engine.threads_per_core;
-	case SY_SCOPE_SOCKET:
-		return engine.pcpus_per_socket;
-	default:
-		return engine.pcpus;
-	}
-}
-
 /* Queues of whole groups, split where they are too large, as the simulator's are. */
 static void begin_queues(void)
 {
-	u32 group = group_of(), most = (u32)sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, in_group;
+	u32 group = engine_queue_pcpus(&engine), most = (u32)sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, in_group;
 
 	for (first = 0; first < engine.pcpus; first += group) {
 		for (in_group = 0; in_group < group; in_group += most) {
@@ -777,13 +765,27 @@ static void check_constants(void)
 	check(sy_late_ns(&policy) > 0, "every wait is late");
 	check(!sy_wants_packets(&policy) || sy_sample_ns(&policy), "packets without samples");
 	check(sy_queue_pcpus_max(&policy) > 0, "a queue for no pCPU");
+	check_reach();
+}
+
+/* Any groups of any groups, so many pCPUs at most; what is beside each other in numbers is together. */
+static void draw_topology(u32 most)
+{
+	static const u32 cores[] = { 1, 1, 2, 3, 4, 8, 16, 48, 96 };
+	u32 pcpus = 1, level;
+
+	for (level = 0; level < ENGINE_LEVELS; level++) {
+		u32 groups = level == ENGINE_CORE ? 1 + (u32)below(2) : cores[below(level == ENGINE_CACHE ? 9 : 4)];
+
+		pcpus *= (u32)sy_clamp(groups, 1, most / pcpus);
+		engine.level_pcpus[level] = pcpus;
+	}
+	engine.pcpus = pcpus * (u32)(1 + below(sy_clamp(most / pcpus, 1, 4)));
 }
 
 static void begin_host(void)
 {
-	static const u32 cores[] = { 1, 2, 3, 4, 8, 16, 24, 48, 64, 96 };
 	u32 i, most;
-	bool small;
 
 	memset(&engine, 0, sizeof(engine));
 	memset(vcpus, 0, sizeof(vcpus));
@@ -809,11 +811,7 @@ static void begin_host(void)
 	extreme = !below(8);
 	now = 1 + magnitude() % (extreme ? NOW_EXTREME : NOW_MAX);
 	engine.began_ns = now;
-	small = below(4);
-	engine.threads_per_core = 1 + (u32)below(2);
-	engine.pcpus_per_socket = engine.threads_per_core * cores[below(small ? 4 : 10)];
-	most = (small ? SMALL_PCPUS : PCPUS) / engine.pcpus_per_socket;
-	engine.pcpus = engine.pcpus_per_socket * (u32)(1 + below(sy_clamp(most, 1, 4)));
+	draw_topology(below(4) ? SMALL_PCPUS : PCPUS);
 	/* Mostly few for each pCPU, or there is nothing to be wrong about. */
 	domain_vcpus = 1 + (u32)below(DOMAIN_VCPUS);
 	most = (u32)sy_clamp(1 + engine.pcpus * 4ULL / domain_vcpus, 1, DOMAINS);
@@ -850,8 +848,11 @@ static void run_host(u64 steps)
 			whatever_is_due();
 		happen();
 		settle(below(2));
-		if (!below(every))
-			check_all();
+		if (below(every))
+			continue;
+		check_all();
+		check_nearest_idle((u32)below(domain_count * domain_vcpus));
+		check_steal((u32)below(engine.pcpus));
 	}
 	steps_total += steps;
 }

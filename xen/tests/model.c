@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The scheduler for Xen in a model of Xen (xen.h) under an adversary: 1 to 384 pCPUs with any sockets,
- * cores and threads, whose numbers follow each other or do not, two cpupools, any policy with any
+ * NUMA nodes, cores and threads, whose numbers follow each other or do not, two cpupools, any policy with any
  * parameters. vCPUs wake, block, poll, yield, are paused and get other affinities, and the scheduler is
  * told later; contexts are saved and softirqs and timers done in any order and after any delay, tasklets
  * come, pCPUs leave and join, domains come, go and move, weights, caps and parameters change. Checked
- * throughout: nobody is lost or in two places, what the engine believes is what Xen has, pCPUs of a core
- * and of a socket are neighbours, and once all have settled nobody waits beside an idle pCPU of its queue.
+ * throughout: nobody is lost or in two places, what the engine believes is what Xen has, pCPUs of a core,
+ * of a node and of a socket are neighbours, and once all have settled nobody waits beside an idle pCPU of its queue.
  * One seed repeats a failure.
  *
  *	model STEPS SEED...
@@ -33,7 +33,8 @@ static struct cpupool pools[POOLS];
 static struct model_domain domains[DOMAINS];
 static struct vcpu idle_vcpu[NR_CPUS];
 static struct sched_unit idle_unit[NR_CPUS];
-static unsigned int domain_count, threads_per_core, cores_per_socket;
+static unsigned int domain_count, threads_per_core, cores_per_node, nodes_per_socket;
+static bool nodes_span; /* all is one node */
 static int leaving; /* pCPU on its way out of its pool, or -1 */
 static u64 seed, step, steps_total, choices;
 
@@ -160,16 +161,24 @@ static u32 check_queue(struct host *h, const struct host_queue *q, bool settled)
 
 static void check_topology(struct host *h)
 {
-	u32 threads = h->engine.threads_per_core, per_socket = h->engine.pcpus_per_socket, i, j;
+	const u32 *pcpus = h->engine.level_pcpus;
+	u32 level, i, j;
 
-	ASSERT(threads == threads_per_core && per_socket == threads * cores_per_socket);
+	ASSERT(pcpus[ENGINE_CORE] == threads_per_core);
+	ASSERT(pcpus[ENGINE_NODE] == threads_per_core * cores_per_node * (nodes_span ? nodes_per_socket : 1));
+	ASSERT(pcpus[ENGINE_SOCKET] == threads_per_core * cores_per_node * nodes_per_socket);
+	ASSERT(pcpus[ENGINE_CACHE] == pcpus[ENGINE_NODE] && !(h->engine.pcpus % pcpus[ENGINE_SOCKET]));
 	for (i = 0; i < nr_cpu_ids; i++) {
 		for (j = 0; j < i; j++) {
-			bool core = h->number[i] / threads == h->number[j] / threads;
-			bool socket = h->number[i] / per_socket == h->number[j] / per_socket;
+			bool near[ENGINE_LEVELS] = {
+				[ENGINE_CORE] = cpumask_test_cpu(j, per_cpu(cpu_sibling_mask, i)),
+				[ENGINE_NODE] = cpu_to_node(i) == cpu_to_node(j) && cpu_to_socket(i) == cpu_to_socket(j),
+				[ENGINE_SOCKET] = cpu_to_socket(i) == cpu_to_socket(j),
+			};
 
-			ASSERT(core == cpumask_test_cpu(j, per_cpu(cpu_sibling_mask, i)));
-			ASSERT(socket == (cpu_to_socket(i) == cpu_to_socket(j)));
+			near[ENGINE_CACHE] = near[ENGINE_NODE];
+			for (level = 0; level < ENGINE_LEVELS; level++)
+				ASSERT(near[level] == (h->number[i] / pcpus[level] == h->number[j] / pcpus[level]));
 		}
 	}
 }
@@ -444,11 +453,14 @@ static void draw_policy(void)
 static void draw_topology(void)
 {
 	static const unsigned int cores[] = { 1, 1, 2, 3, 4, 8, 16, 48, 96 };
-	unsigned int number[NR_CPUS], per_socket, i;
+	unsigned int number[NR_CPUS], per_node, per_socket, i;
 
 	threads_per_core = 1 + below(2);
-	cores_per_socket = cores[below(9)];
-	per_socket = threads_per_core * cores_per_socket;
+	cores_per_node = cores[below(9)];
+	per_node = threads_per_core * cores_per_node;
+	nodes_per_socket = 1 + below(min(NR_CPUS / per_node, 3u));
+	nodes_span = below(2);
+	per_socket = per_node * nodes_per_socket;
 	nr_cpu_ids = per_socket * (1 + below(min(NR_CPUS / per_socket, 4u)));
 	for (i = 0; i < nr_cpu_ids; i++)
 		number[i] = i;
@@ -464,6 +476,7 @@ static void draw_topology(void)
 		unsigned int core = number[i] / threads_per_core;
 
 		model_socket[i] = number[i] / per_socket;
+		model_node[i] = nodes_span ? 0 : number[i] / per_node;
 		model_cpu_sibling_mask[i] = &model_core[core];
 		cpumask_set_cpu(i, &model_core[core]);
 	}

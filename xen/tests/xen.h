@@ -243,7 +243,7 @@ static inline unsigned int cpumask_weight(const cpumask_t *set)
 
 static u64 model_now;
 static unsigned int model_cpu; /* the one that executes */
-static unsigned int model_socket[NR_CPUS];
+static unsigned int model_socket[NR_CPUS], model_node[NR_CPUS];
 static cpumask_t model_core[NR_CPUS], cpu_online_map;
 static cpumask_t *model_cpu_sibling_mask[NR_CPUS];
 static int model_sched_urgent_count[NR_CPUS];
@@ -254,6 +254,7 @@ static bool model_softirq[NR_CPUS];
 #define smp_processor_id() model_cpu
 #define per_cpu(variable, cpu) (model_##variable[cpu])
 #define cpu_to_socket(cpu) model_socket[cpu]
+#define cpu_to_node(cpu) model_node[cpu]
 #define for_each_online_cpu(cpu) for_each_cpu (cpu, &cpu_online_map)
 #define num_present_cpus() nr_cpu_ids
 #define atomic_inc(count) (++*(count))

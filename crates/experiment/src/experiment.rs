@@ -121,6 +121,7 @@ impl Experiment {
                     policies: vec![entry.policy.clone()],
                     seeds: None,
                     set: entry.set.clone(),
+                    own: None,
                 };
                 // An error in the scenario itself keeps its place there.
                 let loaded = load_text(&scenario.name, &scenario.text, &options).map_err(

@@ -48,6 +48,24 @@ enum {
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
+/*
+ * True until the loop has gone on for so long that the kernel ends it (250 ms where it counts time, else
+ * eight million rounds): to the verifier, which cannot know how long a list is, loops end by that.
+ */
+#define can_loop \
+	({ \
+		__label__ ends, goes_on; \
+		bool loops = true; \
+		asm volatile goto("may_goto %l[ends]" :: \
+					  : \
+				  : ends); \
+		goto goes_on; \
+	ends: \
+		loops = false; \
+	goes_on:; \
+		loops; \
+	})
+
 #define CLOCK_MONOTONIC 1
 #define ENOMEM 12
 #define PF_VCPU 0x00000001 /* in guest mode */
@@ -69,13 +87,10 @@ struct bpf_iter_num {
 	u64 opaque[1];
 } __attribute__((aligned(8)));
 
-struct bpf_iter_scx_dsq {
-	u64 opaque[6];
-} __attribute__((aligned(8)));
-
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct scx_init_task_args;
+struct scx_cpu_release_args;
 
 struct cpumask {
 	unsigned long bits[1];
@@ -130,8 +145,10 @@ struct task_struct {
 	u32 flags;
 	s32 pid;
 	s32 tgid;
+	s32 prio;
 	char comm[TASK_COMM_LEN];
 	const struct cpumask *cpus_ptr;
+	u16 migration_disabled;
 	struct hlist_head preempt_notifiers;
 	struct task_group *sched_task_group;
 	struct sched_ext_entity scx;
@@ -177,6 +194,8 @@ struct sched_ext_ops {
 	void (*stopping)(struct task_struct *p, bool runnable);
 	void (*quiescent)(struct task_struct *p, u64 deq_flags);
 	bool (*yield)(struct task_struct *from, struct task_struct *to);
+	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*init)(void);
@@ -188,6 +207,7 @@ struct sched_ext_ops {
 
 /* Values that the kernel's interface fixes. */
 #define SCX_DSQ_LOCAL 0x8000000000000002ULL
+#define SCX_DSQ_LOCAL_ON 0xc000000000000000ULL
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_KICK_PREEMPT 2ULL
@@ -197,21 +217,17 @@ struct sched_ext_ops {
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags,
 			   bool *is_idle) __ksym;
 void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym;
-void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-			      u64 enq_flags) __ksym;
-bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
-		      u64 enq_flags) __ksym;
-bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
-			    u64 enq_flags) __ksym;
-void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym;
 bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym;
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
-int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
-struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
-void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
+void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
+u32 scx_bpf_reenqueue_local(void) __ksym __weak;
+struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+void bpf_task_release(struct task_struct *p) __ksym;
+void bpf_local_irq_save(unsigned long *flags) __ksym;
+void bpf_local_irq_restore(unsigned long *flags) __ksym;
 /* Since 6.19; before that the field is written. */
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 

@@ -2,7 +2,7 @@
 /*
  * Watches threads whose names begin with "CPU " under whatever scheduler: how long each ran, waited
  * and was blocked, and, where the loader asks for it, each single run and wait, and who else ran
- * where one of them waited. A wait is what the kernel counts as one: from a thread's way into a run
+ * where one of them waited, or ran at all. A wait is what the kernel counts as one: from a thread's way into a run
  * queue until it runs.
  *
  * Locking: the lock of a thread's run queue orders what happens to it, and what happens at its pCPU.
@@ -14,6 +14,8 @@ char gpl[] SEC("license") = "GPL";
 
 /* Whether single runs and waits are told of. */
 const volatile bool tells = false;
+/* Whether all runs of others are told of, too, not only those where a thread waits. */
+u32 tells_others;
 /* Times count between these. The loader sets both. */
 u64 from_ns;
 u64 until_ns = ~0ULL;
@@ -22,7 +24,7 @@ u64 lost;
 u64 unwatched;
 
 struct pcpu {
-	/* While a thread waits here: since when who runs here does so, the wait's beginning at the earliest. */
+	/* While a thread waits here, or all are told of: since when who runs here does so, the wait's beginning at the earliest. */
 	u64 other_since_ns;
 	s32 waiting; /* threads that wait here */
 } __attribute__((aligned(64)));
@@ -122,7 +124,8 @@ static __always_inline void tell(s32 tid, u32 cpu, u64 start_ns, u64 end_ns)
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void tell_other(struct task_struct *p, u32 cpu, u64 start_ns, u64 end_ns)
+static __always_inline void tell_other(struct task_struct *p, u32 cpu, u64 start_ns, u64 end_ns,
+				       bool goes_on)
 {
 	struct other_run *o = bpf_ringbuf_reserve(&segments, sizeof(*o), 0);
 
@@ -135,6 +138,8 @@ static __always_inline void tell_other(struct task_struct *p, u32 cpu, u64 start
 	o->segment.tid = p->pid;
 	o->segment.cpu = cpu;
 	bpf_probe_read_kernel(o->name, sizeof(o->name), p->comm);
+	o->priority = p->prio;
+	o->goes_on = goes_on;
 	bpf_ringbuf_submit(o, BPF_RB_NO_WAKEUP);
 }
 
@@ -232,12 +237,13 @@ int BPF_PROG(observer_switch, bool preempt, struct task_struct *prev, struct tas
 	struct thread *t;
 	u64 now, state;
 
-	if (!stops && !starts && (!tells || (c->waiting <= 0 && !c->other_since_ns)))
+	if (!stops && !starts &&
+	    (!tells || (c->waiting <= 0 && !c->other_since_ns && !tells_others)))
 		return 0;
 	now = bpf_ktime_get_ns();
+	/* Who is woken at this moment has another state, but not 0, until it is woken. */
+	state = state_of(prev);
 	if (stops) {
-		/* Who is woken at this moment has another state, but not 0, until it is woken. */
-		state = state_of(prev);
 		t = thread_of(prev);
 		if (t)
 			change(prev, t, state && !preempt ? THREAD_BLOCKED : THREAD_WAITING, cpu,
@@ -245,14 +251,14 @@ int BPF_PROG(observer_switch, bool preempt, struct task_struct *prev, struct tas
 		if (state & TASK_DEAD)
 			forget(prev);
 	} else if (tells && prev->pid && c->other_since_ns)
-		tell_other(prev, cpu, c->other_since_ns, now);
+		tell_other(prev, cpu, c->other_since_ns, now, !state || preempt);
 	if (starts) {
 		t = thread_of(next);
 		if (t)
 			change(next, t, THREAD_RUNNING, cpu, now);
 	}
 	if (tells)
-		c->other_since_ns = c->waiting > 0 ? now : 0;
+		c->other_since_ns = c->waiting > 0 || tells_others ? now : 0;
 	return 0;
 }
 

@@ -50,10 +50,12 @@ struct segment {
 	u32 cpu; /* where it ran, or WAITED */
 };
 
-/* Somebody who is not watched ran where a thread waited. */
+/* Somebody who is not watched ran. */
 struct other_run {
 	struct segment segment;
 	char name[16];
+	u32 priority; /* the kernel's number: 100 is niceness -20, what is below real-time */
+	u32 goes_on; /* 1: it could have run on */
 };
 
 #endif

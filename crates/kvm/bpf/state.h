@@ -1,81 +1,72 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduler knows of each vCPU, domain, queue and pCPU. The loader reads these tables in
- * the program's .bss by the same layout (src/status.rs).
+ * What the scheduler knows of each vCPU, domain, queue and pCPU beside what the engine does. The loader
+ * reads these tables in the program's .bss by the same layout (src/status.rs).
  */
 #ifndef STEELYARD_STATE_H
 #define STEELYARD_STATE_H
 
 /* Powers of two: an index is brought into range by a mask, which the verifier understands. */
-#define MAX_VCPUS 1024
-#define MAX_DOMAINS 256
-#define MAX_PCPUS 256
+#define MAX_VCPUS 4096
+#define MAX_DOMAINS 1024
+#define MAX_PCPUS 512
+#define PCPU_WORDS (MAX_PCPUS / 64)
 
-#define NONE 0xffffffffu
+/* Both name what they link by its number plus 1; 0: none. */
+struct link {
+	u32 next;
+	u32 previous;
+};
 
-enum status {
-	STATUS_FREE, /* of a slot: nobody's */
-	STATUS_BLOCKED,
-	STATUS_WAITING,
-	STATUS_RUNNING,
+struct list {
+	u32 first;
+	u32 last;
+};
+
+/* Kinds of lists: those that a vCPU is in, and those of domains. */
+enum {
+	IN_WAITING, /* of its queue, lowest key first */
+	IN_QUEUE, /* all that belong there */
+	IN_DOMAIN, /* or, of a free slot, among the free ones */
+	VCPU_LISTS,
+	OF_DOMAINS = VCPU_LISTS
 };
 
 struct vcpu {
-	struct sy_vcpu state;
-	u64 since_ns; /* of its status */
-	u64 gotten_ns;
-	u64 waited_ns;
-	u64 blocked_ns;
-	u64 worst_wait_ns;
-	u64 switches;
-	u64 migrations;
-	u64 preemptions;
-	u64 waits; /* that ended */
-	u64 late_waits;
-	s32 pid; /* of the thread */
-	u32 status;
-	u32 domain;
-	u32 queue;
-	u32 ran_on; /* pCPU, or NONE */
-	u32 move_to; /* pCPU whose queue it goes to when it is queued next, or NONE */
-	u32 queued; /* 1 while it is in, or on its way into, its queue */
-	u32 woken; /* 1 from a wake until it is queued */
-	u32 preempted; /* 1: it was stopped while it had work, and waits since then */
-	u32 rekey_due; /* 1: its place in the queue is not that of its key any more */
+	struct engine_vcpu engine;
+	struct engine_met met;
+	u64 timer_ns; /* when its timer is due; 0: it is not */
+	struct link links[VCPU_LISTS];
+	s32 pid; /* of the thread; 0: a free slot */
+	u32 unasked; /* 1: its thread was taken off with work to do, and enqueue() has not been called since */
+	u64 allowed[PCPU_WORDS]; /* pCPUs that it may use */
 };
 
 struct domain {
-	struct sy_domain state;
-	u64 resets; /* that its vCPUs caused */
+	struct engine_domain engine;
+	u64 timer_ns; /* when its timer is due; 0: it is not */
+	struct list vcpus;
+	struct link link; /* in the order in which accounting visits domains, or among the free ones */
 	s32 pid; /* of the process; 0: a free slot */
 	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
-	u64 packets; /* that it received; the loader writes it */
-	struct sy_sample departed; /* sums of the vCPUs that are gone */
-	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
-	struct sy_sample sums;
+	struct engine_samples samples; /* packets: by the loader */
 };
 
 struct queue {
-	struct sy_queue state;
-	u64 resets;
-	u32 first_pcpu; /* it serves state.pcpus of them from this one on */
-	u32 balance_due; /* 1: asked for */
-	u32 rekey_due; /* 1: for some vCPU that waits in it */
+	struct engine_queue engine;
+	struct list waiting;
+	struct list members;
 };
 
 struct pcpu {
-	struct sy_pcpu state;
-	u64 charged_ns; /* when the vCPU that runs here was charged last */
+	struct engine_pcpu engine;
+	u64 slice_ns; /* that the last choice gave */
 	u64 slice_end_ns;
-	u64 tick_ns; /* between ticks of the vCPU that runs here, or ran last */
-	u64 tick_due_ns;
-	u32 current; /* vCPU that runs here, or NONE */
-	u32 interrupted; /* vCPU that ran here until a task that is no vCPU came, or NONE */
-	u32 replaced; /* 1: the last choice was another than who ran */
-	u32 queue;
-	u32 offline; /* 1: nobody can run here; the kernel ends the scheduler when that changes */
-	u32 coming; /* 1 from a choice until who was chosen runs */
-	u32 other_runs; /* 1 while a task that is no vCPU runs here */
+	u64 tick_due_ns; /* 0: no tick is due */
+	u64 armed_ns; /* when its timer fires; 0: it does not */
+	u64 choices; /* so far */
+	u64 kicks; /* that it got so far */
+	u32 offline; /* 1: no CPU that is online has this number; the kernel ends the scheduler when that changes */
 	u32 other_had_turn; /* 1: it was the other tasks' turn last */
 };
 

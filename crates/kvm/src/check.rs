@@ -12,18 +12,16 @@ use libbpf_rs::btf::{Btf, ReferencesType, TypeId};
 use crate::KvmError;
 
 /// The kernel's functions that the scheduler cannot do without, as `bpf/kernel.h` declares them.
-const FUNCTIONS: [&str; 14] = [
-    "bpf_cpumask_test_cpu",
-    "bpf_iter_scx_dsq_destroy",
-    "bpf_iter_scx_dsq_new",
-    "bpf_iter_scx_dsq_next",
+const FUNCTIONS: [&str; 12] = [
+    "bpf_local_irq_restore",
+    "bpf_local_irq_save",
+    "bpf_task_from_pid",
+    "bpf_task_release",
     "scx_bpf_create_dsq",
     "scx_bpf_dsq_insert",
-    "scx_bpf_dsq_insert_vtime",
-    "scx_bpf_dsq_move",
-    "scx_bpf_dsq_move_set_vtime",
     "scx_bpf_dsq_move_to_local",
-    "scx_bpf_dsq_move_vtime",
+    "scx_bpf_dsq_nr_queued",
+    "scx_bpf_error_bstr",
     "scx_bpf_kick_cpu",
     "scx_bpf_select_cpu_dfl",
     "scx_bpf_task_cpu",

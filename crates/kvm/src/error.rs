@@ -19,8 +19,6 @@ pub enum KvmError {
     Busy(String),
     /// More pCPUs than the program's tables hold.
     TooManyPcpus(usize),
-    /// This host cannot do for the policy what it needs; why not.
-    Unsuited(&'static str),
     /// The kernel refused the program; what libbpf or the kernel said.
     Refused(&'static str, libbpf_rs::Error),
     /// The kernel has put an end to it and schedules by itself again.
@@ -63,7 +61,6 @@ impl fmt::Display for KvmError {
             KvmError::TooManyPcpus(most) => {
                 write!(formatter, "this host has more than {most} CPUs")
             }
-            KvmError::Unsuited(reason) => write!(formatter, "{reason}"),
             KvmError::Refused(what, error) => {
                 write!(formatter, "the kernel did not {what}: {error}")
             }

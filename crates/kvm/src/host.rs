@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,12 +18,11 @@ use steelyard_policy::ffi::sy_wants_packets;
 use crate::packets::Packets;
 use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
+use crate::topology::{CPUS, Numbers, groups};
 use crate::{KvmError, as_core, check, text};
 
 /// The list of CPUs on which tasks can run.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
-/// The parameter of `fair` that says what becomes of a vCPU that spins.
-const PAUSE_LOOP: &str = "pause_loop";
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -53,7 +53,6 @@ impl Scheduler {
     pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
         let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
         set_print(Some((PrintLevel::Debug, print)));
-        let policy = &adapted(policy)?;
         check::host()?;
         // Lives as long as the process: the skeleton borrows it, and is never loaded twice.
         let storage: &'static mut MaybeUninit<OpenObject> =
@@ -61,21 +60,34 @@ impl Scheduler {
         let mut builder = SteelyardSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
         let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
-        let count = pcpus()?;
-        let online = fs::read_to_string(ONLINE).unwrap_or_else(|_| format!("0-{}", count - 1));
-        let is_online = |&pcpu: &usize| contains(&online, pcpu);
+        let count = cpus()?;
+        let numbers = number_pcpus(count);
+        if options.verbose {
+            let [core, cache, node, socket] = numbers.level_pcpus;
+            eprintln!(
+                "{} numbers of pCPUs; of a core {core}, a cache {cache}, a node {node}, a socket {socket}",
+                numbers.cpus.len()
+            );
+        }
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             // SAFETY: both are `struct sy_policy`.
             constants.policy_constant = unsafe { *as_core(policy.parameters()) };
-            constants.pcpus_count = count;
-            constants.pcpus_online = (0..count as usize).filter(is_online).count() as u32;
+            constants.pcpus_count = numbers.cpus.len() as u32;
+            constants.cpus_count = count;
+            constants.level_pcpus = numbers.level_pcpus;
+            for (pcpu, &cpu) in numbers.cpus.iter().enumerate() {
+                let Some(cpu) = cpu else { continue };
+                // Both are below the length of the tables.
+                constants.pcpu_of_cpu[cpu as usize] = pcpu as u16;
+                constants.cpu_of_pcpu[pcpu] = cpu as u16;
+            }
             write_text(&mut constants.policy_name, &policy.to_string());
             #[cfg(feature = "faults")]
             write_text(&mut constants.lost_comm, &options.lose);
         }
         if let Some(tables) = open.maps.bss_data.as_deref_mut() {
             for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
-                pcpu.offline = (!is_online(&number)).into();
+                pcpu.offline = numbers.cpus.get(number).is_none_or(Option::is_none).into();
             }
         }
         let mut skeleton =
@@ -125,7 +137,7 @@ impl Scheduler {
             unsafe {
                 let pid = ptr::read_volatile(&raw const domain.pid);
                 if pid != 0 {
-                    ptr::write_volatile(&raw mut domain.packets, packets.received(pid));
+                    ptr::write_volatile(&raw mut domain.samples.packets, packets.received(pid));
                 }
             }
         }
@@ -147,24 +159,6 @@ fn tell(_: PrintLevel, words: String) {
     eprint!("{}", harmless_lines(&words));
 }
 
-/// The policy as this host can carry it out.
-fn adapted(policy: &Policy) -> Result<Policy, KvmError> {
-    if policy.discipline().name == "sedf" {
-        return Err(KvmError::Unsuited(
-            "sedf needs a timer for each vCPU, which the host of KVM does not have",
-        ));
-    }
-    let mut policy = policy.clone();
-    let sleeps = policy
-        .values()
-        .any(|(name, parameter, value)| name == PAUSE_LOOP && parameter.format(value) == "sleep");
-    // A vCPU that spins cannot be put to sleep from here. Both names are the core's own.
-    if sleeps && policy.set(PAUSE_LOOP, "yield").is_err() {
-        return Err(KvmError::Unsuited("a vCPU cannot sleep at a pause-loop exit in this host"));
-    }
-    Ok(policy)
-}
-
 fn ejected(state: &bss, kind: u32) -> KvmError {
     KvmError::Ejected { kind, reason: text(&state.exit_reason), message: text(&state.exit_message) }
 }
@@ -177,14 +171,25 @@ fn write_text(to: &mut [i8], from: &str) {
     }
 }
 
-/// CPUs of this host; the program numbers them as the kernel does.
-fn pcpus() -> Result<u32, KvmError> {
-    let most = length(|tables: &bss| &tables.pcpus);
+/// Possible CPUs of this host; the kernel's numbers are below this.
+fn cpus() -> Result<u32, KvmError> {
+    let most = most_pcpus();
     let count = libbpf_rs::num_possible_cpus().unwrap_or(1);
     match u32::try_from(count) {
         Ok(count) if count as usize <= most => Ok(count),
         _ => Err(KvmError::TooManyPcpus(most)),
     }
+}
+
+/// Of those that are online.
+fn number_pcpus(count: u32) -> Numbers {
+    let online = fs::read_to_string(ONLINE).unwrap_or_else(|_| format!("0-{}", count - 1));
+    let online: Vec<u32> = (0..count).filter(|&cpu| contains(&online, cpu as usize)).collect();
+    Numbers::new(&online, |cpu| groups(Path::new(CPUS), cpu), most_pcpus())
+}
+
+fn most_pcpus() -> usize {
+    length(|tables: &bss| &tables.pcpus)
 }
 
 fn length<T, const N: usize>(_table: impl Fn(&bss) -> &[T; N]) -> usize {

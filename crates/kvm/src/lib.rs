@@ -10,6 +10,7 @@ mod host;
 mod observer;
 mod packets;
 mod status;
+mod topology;
 
 /// What libbpf-cargo generates from `bpf/`.
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]

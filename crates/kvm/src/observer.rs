@@ -93,8 +93,19 @@ pub struct Told {
     pub start_ns: u64,
     /// End.
     pub end_ns: u64,
-    /// Of a thread that is not watched and ran where another waited: its name, zeros at the end.
-    pub other: Option<[u8; 16]>,
+    /// Of a thread that is not watched.
+    pub other: Option<Other>,
+}
+
+/// Who ran and is not watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Other {
+    /// Its name, zeros at the end.
+    pub name: [u8; 16],
+    /// The kernel's number for how urgent it is: 100 is niceness -20, what is below real-time.
+    pub priority: u32,
+    /// It could have run on.
+    pub goes_on: bool,
 }
 
 impl Observer {
@@ -207,6 +218,15 @@ impl Observer {
         Ok(())
     }
 
+    /// Tells from now on of all runs of who is not watched, too, not only of those where a thread waits.
+    pub fn tell_others(&mut self) {
+        if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
+            let state: &mut bss = state;
+            // SAFETY: a field of memory that the program reads.
+            unsafe { ptr::write_volatile(&raw mut state.tells_others, 1) };
+        }
+    }
+
     /// What each thread got up to now, by its number.
     pub fn threads(&self, now_ns: u64, figures: &mut HashMap<i32, ThreadFigures>) {
         figures.clear();
@@ -272,8 +292,16 @@ fn read_told(bytes: &[u8]) -> Option<Told> {
         pcpu: (cpu != WAITED).then_some(cpu),
         start_ns: u64::from_ne_bytes(*start_ns),
         end_ns: u64::from_ne_bytes(*end_ns),
-        other: bytes.first_chunk().copied(),
+        other: read_other(bytes),
     })
+}
+
+fn read_other(bytes: &[u8]) -> Option<Other> {
+    let (name, bytes) = bytes.split_first_chunk()?;
+    let (priority, bytes) = bytes.split_first_chunk()?;
+    let (goes_on, _) = bytes.split_first_chunk()?;
+    let number = |bytes: &[u8; 4]| u32::from_ne_bytes(*bytes);
+    Some(Other { name: *name, priority: number(priority), goes_on: number(goes_on) != 0 })
 }
 
 /// Whether it was not changed while it was read: then its times add up.

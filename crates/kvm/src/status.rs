@@ -23,10 +23,10 @@ const TABLES: (&str, usize) =
     ("steelyar.bss", offset_of!(bss, exit_message) + size_of::<[i8; 512]>());
 const CONSTANTS: (&str, usize) =
     ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 128]>());
-const FREE: u32 = 0;
-const BLOCKED: u32 = 1;
-const WAITING: u32 = 2;
-const RUNNING: u32 = 3;
+/// `enum engine_status`
+const BLOCKED: u32 = 0;
+const WAITING: u32 = 1;
+const RUNNING: u32 = 2;
 
 /// The whole host.
 #[derive(Clone, Debug, Serialize)]
@@ -37,11 +37,11 @@ pub struct Status {
     pub choices: u64,
     /// Interrupts sent to pCPUs.
     pub interrupts: u64,
-    /// Resets of all queues.
+    /// Resets of queues that the vCPUs of these domains caused.
     pub resets: u64,
     /// Pause-loop exits of vCPUs at which KVM found somebody to yield to.
     pub pause_loops: u64,
-    /// vCPUs that the policy summoned at these.
+    /// vCPUs of these domains that the policy summoned at these.
     pub summoned: u64,
     /// Domains that have a vCPU.
     pub domains: Vec<DomainStatus>,
@@ -64,6 +64,8 @@ pub struct DomainStatus {
     pub packets: u64,
     /// Resets of queues that its vCPUs caused.
     pub resets: u64,
+    /// Times that a sibling at a pause-loop exit summoned one of its vCPUs.
+    pub summoned: u64,
     /// Of all its vCPUs; of waits the worst.
     #[serde(flatten)]
     pub times: Times,
@@ -80,7 +82,7 @@ pub struct VcpuStatus {
     pub tid: i32,
     /// "running", "waiting" or "blocked".
     pub state: &'static str,
-    /// pCPU where it runs or ran last; none: it has not run yet.
+    /// pCPU where it runs or ran last, as the kernel numbers them; none: it has not run yet.
     pub pcpu: Option<u32>,
     /// What the policy counts in its favour, when it was charged last. Unit: the discipline's own.
     pub credit: i64,
@@ -166,7 +168,7 @@ impl Standings {
         // SAFETY: they are plain numbers, and the map was found as one that has them.
         let tables = unsafe { read::<bss>(&self.tables)? };
         let standing = |vcpu: &vcpu| Some((vcpu.pid, standing(&self.constants, &tables, vcpu)?));
-        Some(tables.vcpus.iter().filter(|vcpu| vcpu.status != FREE).filter_map(standing).collect())
+        Some(tables.vcpus.iter().filter(|vcpu| vcpu.pid != 0).filter_map(standing).collect())
     }
 }
 
@@ -203,9 +205,10 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
     let now_ns = now_ns();
     let occupied = tables.domains.iter().enumerate().filter(|(_, domain)| domain.pid != 0);
     let domains = occupied.map(|(index, domain)| {
-        let own = tables.vcpus.iter().filter(|v| v.status != FREE && v.domain as usize == index);
-        let status = own
-            .map(|vcpu| vcpu_status(domain.pid, vcpu, standing(constants, tables, vcpu), now_ns));
+        let own = tables.vcpus.iter().filter(|v| v.pid != 0 && v.engine.domain as usize == index);
+        let status = own.map(|vcpu| {
+            vcpu_status(constants, domain.pid, vcpu, standing(constants, tables, vcpu), now_ns)
+        });
         let mut vcpus: Vec<_> = status.collect();
         vcpus.sort_by_key(|vcpu| vcpu.tid);
         DomainStatus {
@@ -214,65 +217,75 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
                 .and_then(|command| qemu::guest_name(&command))
                 .unwrap_or_else(|| name(&format!("/proc/{}/comm", domain.pid))),
             pid: domain.pid,
-            weight: domain.state.settings.weight,
-            weight_now: domain.state.weight,
-            slice_now_ns: (domain.state.slice_ns != 0).then_some(domain.state.slice_ns),
-            packets: domain.packets,
-            resets: domain.resets,
+            weight: domain.engine.state.settings.weight,
+            weight_now: domain.engine.state.weight,
+            slice_now_ns: (domain.engine.state.slice_ns != 0)
+                .then_some(domain.engine.state.slice_ns),
+            packets: domain.samples.packets,
+            resets: domain.engine.resets,
+            summoned: domain.engine.summoned,
             times: vcpus.iter().fold(Times::default(), |sum, vcpu| sum.and(vcpu.times)),
             vcpus,
         }
     });
+    let domains: Vec<_> = domains.collect();
     Status {
         policy: text(&constants.policy_name),
-        choices: tables.choices,
-        interrupts: tables.kicks,
-        resets: tables.queues.iter().map(|queue| queue.resets).sum(),
+        choices: tables.pcpus.iter().map(|pcpu| pcpu.choices).sum(),
+        interrupts: tables.pcpus.iter().map(|pcpu| pcpu.kicks).sum(),
+        resets: domains.iter().map(|domain| domain.resets).sum(),
         pause_loops: tables.pause_loops,
-        summoned: tables.summoned,
-        domains: domains.collect(),
+        summoned: domains.iter().map(|domain| domain.summoned).sum(),
+        domains,
     }
 }
 
 /// None while the tables are being written.
 fn standing(constants: &rodata, tables: &bss, vcpu: &vcpu) -> Option<Standing> {
-    let queue = tables.queues.get(vcpu.queue as usize)?;
-    let domain = tables.domains.get(vcpu.domain as usize)?;
+    let queue = tables.queues.get(vcpu.engine.queue as usize)?;
+    let domain = tables.domains.get(vcpu.engine.domain as usize)?;
     // SAFETY: each is the same struct of the core.
     unsafe {
         Some(Standing::of(
             as_core(&constants.policy_constant),
-            as_core(&queue.state),
-            as_core(&domain.state),
-            as_core(&vcpu.state),
+            as_core(&queue.engine.state),
+            as_core(&domain.engine.state),
+            as_core(&vcpu.engine.state),
         ))
     }
 }
 
-fn vcpu_status(pid: i32, vcpu: &vcpu, standing: Option<Standing>, now_ns: u64) -> VcpuStatus {
+fn vcpu_status(
+    constants: &rodata,
+    pid: i32,
+    vcpu: &vcpu,
+    standing: Option<Standing>,
+    now_ns: u64,
+) -> VcpuStatus {
     // Times are counted when a status ends: the one that lasts is added here.
-    let since =
-        |status| if vcpu.status == status { now_ns.saturating_sub(vcpu.since_ns) } else { 0 };
+    let since = |status| {
+        if vcpu.engine.status == status { now_ns.saturating_sub(vcpu.engine.since_ns) } else { 0 }
+    };
     VcpuStatus {
         name: name(&format!("/proc/{pid}/task/{}/comm", vcpu.pid)),
         tid: vcpu.pid,
-        state: match vcpu.status {
+        state: match vcpu.engine.status {
             RUNNING => "running",
             WAITING => "waiting",
             _ => "blocked",
         },
-        pcpu: (vcpu.ran_on != u32::MAX).then_some(vcpu.ran_on),
+        pcpu: constants.cpu_of_pcpu.get(vcpu.engine.ran_on as usize).map(|&cpu| cpu.into()),
         credit: standing.map_or(0, |standing| standing.credit),
         class: standing.and_then(|standing| standing.class),
         boosted: standing.is_some_and(|standing| standing.boosted),
         times: Times {
-            gotten_ns: vcpu.gotten_ns + since(RUNNING),
-            waited_ns: vcpu.waited_ns + since(WAITING),
-            blocked_ns: vcpu.blocked_ns + since(BLOCKED),
-            worst_wait_ns: vcpu.worst_wait_ns.max(since(WAITING)),
-            switches: vcpu.switches,
-            migrations: vcpu.migrations,
-            preemptions: vcpu.preemptions,
+            gotten_ns: vcpu.met.gotten_ns + since(RUNNING),
+            waited_ns: vcpu.met.waited_ns + since(WAITING),
+            blocked_ns: vcpu.met.blocked_ns + since(BLOCKED),
+            worst_wait_ns: vcpu.met.worst_wait_ns.max(since(WAITING)),
+            switches: vcpu.met.switches,
+            migrations: vcpu.met.migrations,
+            preemptions: vcpu.met.preemptions,
         },
     }
 }
@@ -394,6 +407,7 @@ mod tests {
             slice_now_ns: None,
             packets: 0,
             resets: 1_234_567,
+            summoned: 123_456,
             times,
             vcpus: vec![vcpu.clone(), vcpu],
         };

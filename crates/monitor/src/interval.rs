@@ -327,7 +327,7 @@ fn entitle_all(domains: &mut [DomainInterval], pcpus: u32) {
             0 => vcpus,
             cap => vcpus.min(f64::from(cap)),
         };
-        Usable { percent, pcpus: None }
+        Usable { percent, pcpus: None, ungrouped: false }
     };
     let mut measures: Vec<_> = domains.iter().map(measure).collect();
     entitle(&mut measures, &domains.iter().map(usable).collect::<Vec<_>>(), pcpus);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A Linux host as a source, whatever schedules it: processes with vCPU threads are domains, times
-//! are those of `/proc/PID/task/TID/schedstat`, weights and caps those of control groups (version 2).
+//! are those of `/proc/PID/task/TID/schedstat`, weights and caps those of control groups.
 //! That needs no privilege. With it a program in the kernel tells of single runs and waits, and sums
 //! are those of that program.
 //!
@@ -23,6 +23,7 @@ use steelyard_boundary::text::{LONGEST, short, told};
 use crate::observed::Observed;
 use crate::open_files;
 use steelyard_recording::qemu;
+use steelyard_recording::weight::{self, Scale};
 use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
 
 /// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.
@@ -36,9 +37,6 @@ const VCPUS: usize = 16_384;
 const COMMAND_LINE: u64 = 64 << 10;
 /// Links of the threads' directory where one of them is known to be gone: no directory has none.
 const STALE: u64 = 0;
-/// `cpu.weight` of a control group for which nobody chose one, and the weight it stands for.
-const DEFAULT_GROUP_WEIGHT: u64 = 100;
-const DEFAULT_WEIGHT: u64 = 256;
 
 /// This host.
 pub struct LinuxSource {
@@ -75,6 +73,20 @@ struct Tracked {
     /// Its vCPUs are those of `threads`.
     domain: Domain,
     threads: Vec<Thread>,
+}
+
+/// How a domain is held.
+struct Held {
+    weight: u32,
+    cap_percent: u32,
+    /// By nothing: each vCPU has the weight for itself.
+    ungrouped: bool,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held { weight: weight::USUAL as u32, cap_percent: 0, ungrouped: false }
+    }
 }
 
 struct Thread {
@@ -123,6 +135,13 @@ impl LinuxSource {
     pub fn observe(&mut self) {
         self.observed = Observed::attach(self.began);
         self.structure = None;
+    }
+
+    /// Where it observes: all runs of other threads too, for who will replay the whole host.
+    pub fn tell_others(&mut self) {
+        if let Ok(observed) = &mut self.observed {
+            observed.tell_others();
+        }
     }
 
     /// Whether states and pCPUs of vCPUs are looked at: without [`LinuxSource::observe`] it costs as
@@ -299,7 +318,7 @@ impl LinuxSource {
         let mut left_out = found.len().saturating_sub(most);
         found.truncate(most);
         let Some((_, _, first)) = found.first() else { return (None, left_out) };
-        let (weight, cap_percent) = self.weight_and_cap(first, found.len() as u32);
+        let Held { weight, cap_percent, ungrouped } = self.held(first, found.len() as u32);
         let name = match &known {
             Some(known) => known.domain.name.clone(),
             None => self.domain_name(pid),
@@ -327,7 +346,8 @@ impl LinuxSource {
             threads.push(thread);
             vcpus.push(vcpu);
         }
-        let domain = Domain { id: pid.into(), name, weight, cap_percent, vcpus };
+        let id = pid.into();
+        let domain = Domain { id, name, weight, ungrouped, cap_percent, vcpus };
         let tracked = Tracked { domain, threads };
         ((!tracked.threads.is_empty()).then_some(tracked), left_out)
     }
@@ -348,20 +368,41 @@ impl LinuxSource {
     }
 
     /// From the control groups of a domain's first vCPU, up to the root: the first weight that somebody
-    /// chose, the least quota. libvirt gives each vCPU a group of its own, whose quota is that of one.
-    fn weight_and_cap(&self, thread: &Path, vcpus: u32) -> (u32, u32) {
+    /// chose, the least quota, and whether there are none. libvirt gives each vCPU a group of its own, whose
+    /// quota is that of one.
+    fn held(&self, thread: &Path, vcpus: u32) -> Held {
         let groups = fs::read_to_string(thread.join("cgroup")).unwrap_or_default();
-        let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
-            return (DEFAULT_WEIGHT as u32, 0);
+        let lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        let of_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
+        let version_1 = lines.clone().find(|(controllers, _)| of_cpu(controllers));
+        let version_2 = || lines.clone().find(|(controllers, _)| controllers.is_empty());
+        let Some((controllers, path)) = version_1.or_else(version_2) else {
+            return Held::default();
         };
-        let (mut weight, mut cap_percent) = (None, u64::MAX);
-        let relative = Path::new(path);
-        for group in relative.ancestors().filter(|group| !group.as_os_str().is_empty()) {
-            let read = |file: &str| fs::read_to_string(self.groups.join(group).join(file)).ok();
+        let version_1 = !controllers.is_empty();
+        let root = self.groups.join(controllers);
+        let (mut chosen_weight, mut cap_percent, mut ungrouped) = (None, u64::MAX, true);
+        let path = Path::new(path.trim_start_matches('/'));
+        for group in path.ancestors().filter(|group| !group.as_os_str().is_empty()) {
+            let read = |file: &str| fs::read_to_string(root.join(group).join(file)).ok();
             let number = |text: String| text.trim().parse::<u64>().ok();
-            let chosen = read("cpu.weight").and_then(number);
-            weight = weight.or(chosen.filter(|&weight| weight != DEFAULT_GROUP_WEIGHT));
-            if let Some(percent) = read("cpu.max").and_then(|quota| quota_percent(&quota)) {
+            let (file, scale) = match version_1 {
+                true => ("cpu.shares", Scale::Shares),
+                false => ("cpu.weight", Scale::Group),
+            };
+            let chosen = read(file).and_then(number);
+            ungrouped &= chosen.is_none();
+            // As it is where nobody chose one.
+            let chosen = chosen.filter(|&weight| weight != scale.figures().0);
+            chosen_weight = chosen_weight.or(chosen.map(|weight| scale.weight(weight)));
+            let quota = match version_1 {
+                // -1 is none, and no number here.
+                true => read("cpu.cfs_quota_us")
+                    .zip(read("cpu.cfs_period_us"))
+                    .map(|(quota, period)| format!("{} {}", quota.trim(), period.trim())),
+                false => read("cpu.max"),
+            };
+            if let Some(percent) = quota.and_then(|quota| quota_percent(&quota)) {
                 let of_one = group
                     .file_name()
                     .is_some_and(|name| name.to_str().is_some_and(|name| name.starts_with("vcpu")));
@@ -369,12 +410,19 @@ impl LinuxSource {
                 cap_percent = cap_percent.min(together.max(1));
             }
         }
-        let weight = weight.unwrap_or(DEFAULT_GROUP_WEIGHT).min(10_000) * DEFAULT_WEIGHT;
         let cap_percent = if cap_percent == u64::MAX { 0 } else { cap_percent };
-        (
-            (weight / DEFAULT_GROUP_WEIGHT).max(1) as u32,
-            u32::try_from(cap_percent).unwrap_or(u32::MAX),
-        )
+        Held {
+            weight: chosen_weight.unwrap_or(weight::USUAL) as u32,
+            cap_percent: u32::try_from(cap_percent).unwrap_or(u32::MAX),
+            // Where a session is a group of its own it holds them.
+            ungrouped: ungrouped && !self.groups_sessions(),
+        }
+    }
+
+    /// Whether threads in no other group are held together by their session.
+    fn groups_sessions(&self) -> bool {
+        let enabled = fs::read(self.proc.join("sys/kernel/sched_autogroup_enabled"));
+        enabled.is_ok_and(|enabled| enabled.starts_with(b"1"))
     }
 
     fn describe(&self, pcpus: u32) -> Structure {
@@ -396,8 +444,9 @@ impl LinuxSource {
                 DOMAIN_VCPUS, self.room
             ));
         }
-        if !self.groups.join("cgroup.controllers").exists() {
-            unseen.push("Weights and caps: there are no control groups of version 2.".to_owned());
+        let known = ["cgroup.controllers", "cpu/cpu.shares", "cpu,cpuacct/cpu.shares"];
+        if !known.iter().any(|file| self.groups.join(file).exists()) {
+            unseen.push("Weights and caps: there are no control groups.".to_owned());
         }
         let tracked = self.processes.values().filter_map(|process| process.domain.as_ref());
         Structure {

@@ -285,6 +285,7 @@ mod tests {
             id,
             name: name.to_owned(),
             weight: 512,
+            ungrouped: false,
             cap_percent: 0,
             vcpus: vec![Vcpu { id: 7, name: "CPU 0/KVM".to_owned() }],
         };

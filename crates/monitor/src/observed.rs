@@ -2,7 +2,7 @@
 //! Single runs and waits of a Linux host, from a BPF program in its kernel. Where there is none, because
 //! this was built without or the kernel or its administrator do not want it, its place says why.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +33,8 @@ pub(crate) struct Observed {
     structure: Option<Arc<Structure>>,
     tally: Tally,
     names: HashMap<[u8; 16], Arc<str>>,
+    /// Threads that are no vCPUs and could run on when they ran last.
+    going_on: HashSet<i32>,
     told: Vec<Told>,
     segments: Vec<Segment>,
     others: Vec<OtherRun>,
@@ -67,11 +69,17 @@ impl Observed {
             structure: None,
             tally: Tally::default(),
             names: HashMap::new(),
+            going_on: HashSet::new(),
             told: vec![],
             segments: vec![],
             others: vec![],
             dropped: 0,
         })
+    }
+
+    /// All runs of who is no vCPU are wanted, too, not only those where one waits.
+    pub fn tell_others(&mut self) {
+        self.observer.tell_others();
     }
 
     pub fn set_keeps(&mut self, keeps: bool) {
@@ -230,8 +238,15 @@ impl Observed {
     fn add(&mut self, one: &Told) {
         let (start_ns, end_ns) = (self.since_began(one.start_ns), self.since_began(one.end_ns));
         let has_room = self.segments.len() + self.others.len() < MOST_KEPT;
-        if let (Some(name), Some(pcpu)) = (&one.other, one.pcpu) {
-            let run = OtherRun { name: self.name(name), pcpu, start_ns, end_ns };
+        if let (Some(other), Some(pcpu)) = (&one.other, one.pcpu) {
+            let name = self.name(&other.name);
+            // Until it ran last it could have gone on: since then it waited.
+            let waited = match other.goes_on {
+                true => !self.going_on.insert(one.tid),
+                false => self.going_on.remove(&one.tid),
+            };
+            let (thread, priority) = (one.tid as u32, Some(other.priority));
+            let run = OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns };
             self.tally.add_other(&run);
             if self.keeps && has_room {
                 self.others.push(run);

@@ -126,6 +126,7 @@ fn structure(name: &str, run: &Run) -> Structure {
         id: id as u64,
         name: domain.name.clone(),
         weight: domain.weight,
+        ungrouped: false,
         cap_percent: domain.cap_percent,
         vcpus: (0..domain.vcpus.len()).map(vcpu).collect(),
     };

@@ -67,6 +67,13 @@ impl Source {
         }
     }
 
+    /// All runs of who is no vCPU are wanted, too, where it is a question of cost.
+    pub fn tell_others(&mut self) {
+        if let Source::Linux(host) = self {
+            host.tell_others();
+        }
+    }
+
     /// Whether single runs and waits are wanted, where it is a question of memory.
     pub fn set_segments(&mut self, wanted: bool) {
         match self {

@@ -225,6 +225,7 @@ impl XenSource {
             id: id.into(),
             name: name.unwrap_or_else(|| format!("domain {id}")),
             weight: weight_and_cap.map_or(USUAL_WEIGHT, |told| told.weight.into()),
+            ungrouped: false,
             cap_percent: weight_and_cap.map_or(0, |told| told.cap.into()),
             vcpus: (0..info.vcpus).map(vcpu).collect(),
         }

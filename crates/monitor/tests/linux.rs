@@ -89,6 +89,37 @@ fn states_are_looked_at_if_they_are_wanted() {
 }
 
 #[test]
+fn who_is_in_no_group_competes_by_itself() {
+    let held = |membership: &str, files: &[(&str, &str)]| {
+        let host = host();
+        vm(&host, 100, "qemu -name web", 1);
+        write(host.path(), "proc/100/task/101/cgroup", membership);
+        for (file, text) in files {
+            write(host.path(), file, text);
+        }
+        let snapshot = source(&host).sample().unwrap();
+        let domain = &snapshot.structure.domains[0];
+        (domain.ungrouped, domain.weight, domain.cap_percent)
+    };
+    let weight = ("cgroup/a/cpu.weight", "100\n");
+    assert_eq!(held("0::/a/b\n", &[weight]), (false, 256, 0));
+    // Groups for other purposes, and the root.
+    assert_eq!(held("0::/a/b\n", &[]), (true, 256, 0));
+    assert_eq!(held("0::/\n", &[]), (true, 256, 0));
+    let sessions = ("proc/sys/kernel/sched_autogroup_enabled", "1\n");
+    assert_eq!(held("0::/\n", &[sessions]), (false, 256, 0), "its session holds it");
+    // Version 1, beside groups of version 2 for other purposes.
+    let shares = ("cgroup/cpu,cpuacct/a/cpu.shares", "2048\n");
+    let quota = ("cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "50000\n");
+    let period = ("cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
+    let membership = "4:memory:/x\n2:cpu,cpuacct:/a\n0::/y\n";
+    assert_eq!(held(membership, &[shares, quota, period]), (false, 512, 50));
+    let none = ("cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "-1\n");
+    assert_eq!(held(membership, &[shares, none, period]), (false, 512, 0));
+    assert_eq!(held("2:cpu,cpuacct:/\n0::/y\n", &[]), (true, 256, 0));
+}
+
+#[test]
 fn weights_and_caps_are_those_of_control_groups() {
     let weight_and_cap = |groups: &[(&str, &str)]| {
         let host = host();

@@ -223,6 +223,7 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
                 id,
                 name: format!("\"web\"\n{id}"),
                 weight: 256,
+                ungrouped: false,
                 cap_percent: 0,
                 vcpus: (0..2).map(vcpu).collect(),
             };
@@ -249,6 +250,9 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
             let others = segments.iter().filter_map(|segment| {
                 Some(OtherRun {
                     name: format!("kworker/{}", segment.vcpu).into(),
+                    thread: segment.domain,
+                    priority: (segment.domain != 1).then_some(100 + segment.vcpu),
+                    waited: segment.start_ns % 2 == 1,
                     pcpu: segment.pcpu?,
                     start_ns: segment.start_ns,
                     end_ns: segment.end_ns,

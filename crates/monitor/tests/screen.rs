@@ -27,6 +27,7 @@ fn snapshot(second: u64) -> Snapshot {
         id,
         name: name.to_owned(),
         weight,
+        ungrouped: false,
         cap_percent: 0,
         vcpus: (0..vcpus).map(vcpu).collect(),
     };
@@ -82,6 +83,9 @@ fn snapshot(second: u64) -> Snapshot {
     ];
     let other = OtherRun {
         name: "kworker".into(),
+        thread: 9,
+        priority: Some(120),
+        waited: false,
         pcpu: 1,
         start_ns: from_ns + 100 * MS,
         end_ns: from_ns + 500 * MS,

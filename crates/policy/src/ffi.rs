@@ -110,6 +110,8 @@ pub struct Settings {
     pub boost_limit_ns: u64,
     /// `boost-credit`: what it is given of a pCPU, in percent, instead of by weight.
     pub boost_percent: u64,
+    /// `fair`: 1 if each vCPU has the whole weight for itself.
+    pub ungrouped: u64,
 }
 
 /// What the host measured of a domain since the sample before: `struct sy_sample`.
@@ -290,7 +292,7 @@ twin!(FACTS, Parameters, "sy_policy":
 twin!(FACTS, Settings, "sy_settings":
     weight, cap_percent, slice_ns, period_ns,
     reserved_ns, extra_time, boost_limit_ns,
-    boost_percent);
+    boost_percent, ungrouped);
 twin!(FACTS, Sample, "sy_sample":
     interval_ns, gotten_ns, waited_ns,
     packets, waits, late_waits);

@@ -23,6 +23,8 @@ pub enum Scope {
     Core,
     /// The cores of a socket share one.
     Socket,
+    /// The cores of a NUMA node share one.
+    Node,
     /// The whole host shares one.
     All,
 }
@@ -524,6 +526,7 @@ impl Parameters {
             0 => Scope::Pcpu,
             1 => Scope::Core,
             2 => Scope::Socket,
+            3 => Scope::Node,
             _ => Scope::All,
         }
     }

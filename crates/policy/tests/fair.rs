@@ -865,6 +865,25 @@ fn a_domain_is_an_entity_on_one_pcpu() {
 }
 
 #[test]
+fn vcpus_without_a_group_are_entities() {
+    for policy in ["fair@cfs", "fair@eevdf"] {
+        // Weights 4 x 256, 256, 2 x 512 on one pCPU: 1024 : 256 : 1024 of 2304.
+        let mut host = Host::new(policy, &[], 1);
+        host.domain(Settings { ungrouped: 1, ..Settings::default() }, &[0; 4]);
+        host.domain(Settings::default(), &[0]);
+        host.domain(Settings { weight: 512, ungrouped: 1, ..Settings::default() }, &[0; 2]);
+        for v in 0..7 {
+            host.wake(v);
+        }
+        host.run(60_000 * MS);
+        for (domain, parts) in [4.0, 1.0, 4.0].into_iter().enumerate() {
+            let got = host.domain_got_ns(domain) as f64 / 60e9;
+            assert_near(got, parts / 9.0, 0.01, &format!("{policy}, domain {domain}"));
+        }
+    }
+}
+
+#[test]
 fn a_domain_is_an_entity_on_four_pcpus() {
     // Four vCPUs on four pCPUs weigh a fourth each: as much together as one that is alone. Beside
     // that one, on pCPU 0, a vCPU gets 1/4 : 1 = 0.2; beside domain 2 on the others 1/4 : 1/3.

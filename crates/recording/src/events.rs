@@ -51,7 +51,13 @@ pub(crate) struct Runs {
     /// Those that are new in the member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     names: Vec<Arc<str>>,
+    /// Of each of these, number of the thread, and its priority plus one; 0: not told.
+    #[serde(skip_serializing_if = "Column::is_empty")]
+    threads: Column,
 }
+
+/// Somebody who is no vCPU: name, number, priority.
+type Other = (Arc<str>, u32, Option<u32>);
 
 impl Runs {
     pub fn is_empty(&self) -> bool {
@@ -102,8 +108,8 @@ pub(crate) struct Context {
     /// Of each pCPU, end of the last run.
     busy_until: Vec<u64>,
     waited_until: u64,
-    names: Vec<Arc<str>>,
-    numbers: HashMap<Arc<str>, u64>,
+    others: Vec<Other>,
+    numbers: HashMap<Other, u64>,
 }
 
 impl Context {
@@ -120,7 +126,7 @@ impl Context {
             busy_until: vec![0; structure.host.pcpus as usize],
             structure,
             waited_until: 0,
-            names: vec![],
+            others: vec![],
             numbers: HashMap::new(),
         }
     }
@@ -163,28 +169,38 @@ impl Context {
         }
         let left = (0..).zip(waiting).filter_map(|(who, wait)| Some(alone(who, wait?)));
         entries.extend(left);
-        let mut names = vec![];
+        let (mut names, mut threads) = (vec![], Column::default());
         for run in others {
             if !self.has(Some(run.pcpu)) {
                 continue;
             }
             let next = (self.ran_until.len() + self.numbers.len()) as u64;
-            let who = *self.numbers.entry(run.name.clone()).or_insert_with(|| {
+            let other = (run.name.clone(), run.thread, run.priority);
+            let who = *self.numbers.entry(other).or_insert_with(|| {
                 names.push(run.name.clone());
+                threads.push(run.thread.into());
+                threads.push(run.priority.map_or(0, |priority| u64::from(priority) + 1));
                 next
             });
             let (start, end) = (units(run.start_ns), units(run.end_ns));
-            entries.push(Entry { who, pcpu: Some(run.pcpu), start, end, wait: None });
+            let wait = run.waited.then_some((run.start_ns, run.start_ns));
+            entries.push(Entry { who, pcpu: Some(run.pcpu), start, end, wait });
         }
         Entry::sort(&mut entries);
 
         let mut histograms = vec![vec![]; self.ran_until.len()];
-        let mut runs = Runs { names, ..Runs::default() };
+        let vcpus = self.ran_until.len() as u64;
+        let mut runs = Runs { names, threads, ..Runs::default() };
         let mut by_pcpu = vec![vec![]; self.busy_until.len()];
         for Entry { who, pcpu, start, end, wait } in entries {
-            let wait = wait.map_or(NONE, |wait| self.told(who, wait));
+            let wait = match wait {
+                None => NONE,
+                Some(_) if who >= vcpus => FROM_LAST_RUN,
+                Some(wait) => self.told(who, wait),
+            };
             // It was made so that there is one.
-            if let Some(Some(began)) = self.wait_began(who, start, wait) {
+            let began = if who < vcpus { self.wait_began(who, start, wait) } else { None };
+            if let Some(Some(began)) = began {
                 count(&mut histograms[who as usize], between(began, start));
             }
             let Some(pcpu) = pcpu else {
@@ -215,8 +231,17 @@ impl Context {
         if runs.is_empty() {
             return Some((vec![], vec![], histograms));
         }
-        self.names.extend(runs.names);
-        within_number(self.names.len()).ok()?;
+        let mut threads = runs.threads.numbers();
+        for name in runs.names {
+            // Older recordings have names alone.
+            let (thread, priority) = match threads.next() {
+                None => (0, None),
+                Some(thread) => (u32::try_from(thread?).ok()?, threads.next()??.checked_sub(1)),
+            };
+            let priority = priority.map(u32::try_from).transpose().ok()?;
+            self.others.push((name, thread, priority));
+        }
+        within_number(self.others.len()).ok()?;
         let mut entries = vec![];
         let columns = [&runs.who, &runs.gaps, &runs.lengths, &runs.waits];
         let mut columns = columns.map(Column::numbers);
@@ -251,9 +276,12 @@ impl Context {
         for Entry { who, pcpu, start, end, wait } in entries {
             let vcpus = self.ran_until.len() as u64;
             if let Some(name) = who.checked_sub(vcpus) {
-                let name = self.names.get(usize::try_from(name).ok()?)?.clone();
+                let other = self.others.get(usize::try_from(name).ok()?)?;
+                let (name, thread, priority) = other.clone();
                 let (start_ns, end_ns) = (ns(start), ns(end));
-                others.push(OtherRun { name, pcpu: pcpu?, start_ns, end_ns });
+                let waited = wait == FROM_LAST_RUN;
+                let pcpu = pcpu?;
+                others.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
             } else {
                 // Domains without vCPUs share the number of the next one's first.
                 let domain = self.first.partition_point(|&first| first <= who) - 1;

@@ -11,6 +11,7 @@ mod recording;
 mod snapshot;
 mod tally;
 mod trace_events;
+pub mod weight;
 mod xentrace;
 
 pub use history::{History, Open};

@@ -23,8 +23,8 @@ pub struct Snapshot {
     /// Runs and waits of vCPUs that ended since the snapshot before, in order of their ends; domains
     /// and vCPUs by their index in `structure`, times since the source began.
     pub segments: Vec<Segment>,
-    /// Runs of whoever is no vCPU that ended since the snapshot before, in order of their ends: only
-    /// those while which a vCPU waited, where a source tells that.
+    /// Runs of whoever is no vCPU that ended since the snapshot before, in order of their ends; of some sources only
+    /// those while which a vCPU waited.
     pub others: Vec<OtherRun>,
     /// Single runs and waits that are missing, since the source began: there was no room for them.
     pub lost: u64,
@@ -47,6 +47,12 @@ impl Snapshot {
 pub struct OtherRun {
     /// Name.
     pub name: Arc<str>,
+    /// Its number, unlike that of any other at the same time; 0: not told.
+    pub thread: u32,
+    /// Linux' number for how urgent it is: 100 is niceness -20, what is below real-time; none: not told.
+    pub priority: Option<u32>,
+    /// It could have run ever since its run before.
+    pub waited: bool,
     /// Where.
     pub pcpu: u32,
     /// Beginning, since the source began.
@@ -79,6 +85,18 @@ pub struct Host {
     pub unseen: Vec<String>,
 }
 
+impl Host {
+    /// Why there are no single waits, if the source says that it cannot see them.
+    pub fn missing_waits(&self) -> Option<&str> {
+        let missing =
+            |sentence: &&String| SINGLE_WAITS.iter().any(|what| sentence.starts_with(what));
+        self.unseen.iter().find(missing).map(String::as_str)
+    }
+}
+
+/// How sentences begin that say why single waits are not seen.
+const SINGLE_WAITS: [&str; 2] = ["Single waits", "Waits,"];
+
 /// A domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
@@ -88,6 +106,9 @@ pub struct Domain {
     pub name: String,
     /// Weight, 256 being the usual one.
     pub weight: u32,
+    /// Whether each vCPU has that for itself: no control group holds them together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ungrouped: bool,
     /// Most CPU time, in percent of one pCPU; 0: no limit.
     pub cap_percent: u32,
     /// Its vCPUs.

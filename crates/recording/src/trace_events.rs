@@ -92,7 +92,7 @@ impl<W: Write> TraceEvents<W> {
     /// # Errors
     /// Those of the writer.
     pub fn other_ran(&mut self, pid: u64, run: &OtherRun) -> io::Result<()> {
-        let OtherRun { name, pcpu, start_ns, end_ns } = run;
+        let OtherRun { name, pcpu, start_ns, end_ns, .. } = run;
         self.event(&slice(pid, *pcpu, name, OTHER, Some(*pcpu), *start_ns, *end_ns))
     }
 
@@ -305,7 +305,16 @@ impl Lines {
                 if cat == OTHER {
                     self.bytes += size_of::<OtherRun>() + name.len();
                     let name = name.as_str().into();
-                    process.others.push(OtherRun { name, pcpu: pcpu?, start_ns, end_ns });
+                    let (thread, priority, waited, pcpu) = (0, None, false, pcpu?);
+                    process.others.push(OtherRun {
+                        name,
+                        thread,
+                        priority,
+                        waited,
+                        pcpu,
+                        start_ns,
+                        end_ns,
+                    });
                 } else if name == cat {
                     // In the process of all pCPUs a slice is called after the vCPU that ran.
                     let domain = 0;
@@ -350,6 +359,7 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
             id: pid,
             name: process.name.rsplit(" | ").next().unwrap_or_default().to_owned(),
             weight: process.weight.unwrap_or(256),
+            ungrouped: false,
             cap_percent: process.cap_percent,
             vcpus: vcpus.collect(),
         });

@@ -491,6 +491,7 @@ impl XentraceSurvey {
             id: id.into(),
             name: format!("domain {id}"),
             weight: 256,
+            ungrouped: false,
             cap_percent: 0,
             vcpus: vcpus
                 .iter()

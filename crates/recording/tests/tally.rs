@@ -24,6 +24,7 @@ fn structure(domains: &[(u64, u32)]) -> Arc<Structure> {
         id,
         name: format!("dom{id}"),
         weight: 256,
+        ungrouped: false,
         cap_percent: 0,
         vcpus: (0..vcpus).map(vcpu).collect(),
     };
@@ -116,7 +117,15 @@ fn who_ran_meanwhile() {
     tally.add(&run(1, 0, 0, 100));
     tally.add(&run(2, 1, 0, 150));
     let name = "rcu_sched".into();
-    tally.add_other(&OtherRun { name, pcpu: 0, start_ns: 100, end_ns: 105 });
+    tally.add_other(&OtherRun {
+        name,
+        thread: 0,
+        priority: None,
+        waited: false,
+        pcpu: 0,
+        start_ns: 100,
+        end_ns: 105,
+    });
     tally.add(&run(1, 0, 105, 200));
     tally.add(&wait(0, 50, 200));
     // While the run lasts the wait before it is known already, and told of once.

@@ -10,6 +10,7 @@ mod files;
 mod format;
 mod html;
 mod perfetto;
+mod replay_error;
 mod reproduction;
 mod results;
 mod summary;
@@ -17,8 +18,10 @@ mod terminal;
 
 pub use csv::write_csv;
 pub use files::{COMPARISON_FILES, REPRODUCTION_FILES, write_all, write_reproduction};
+pub use format::{number, time};
 pub use html::write_html;
 pub use perfetto::write_perfetto;
+pub use replay_error::{DomainError, ReplayError, Replayed};
 pub use reproduction::{table as reproduction_table, write_json as write_reproduction_json};
 pub use results::{
     Comparison, DomainSummary, HostSummary, Known, ParameterValue, PolicySummary, ReadError,

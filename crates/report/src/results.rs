@@ -11,6 +11,8 @@ use steelyard_policy::Policy;
 use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::{Run, Trace};
 
+use crate::replay_error::ReplayError;
+
 /// Everything that one command compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -41,6 +43,12 @@ pub struct Comparison {
     pub domains: Vec<DomainSummary>,
     /// What was compared, in the order in which it is to be shown.
     pub policies: Vec<PolicySummary>,
+    /// Of a recording: what it does not say, and what is taken instead, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
+    /// Of a recording: how far replays are off, where it is known what scheduled the recorded host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_error: Option<ReplayError>,
     /// One item per policy and seed, by policy first; of a recorded host only one.
     pub runs: Vec<Run>,
 }
@@ -48,14 +56,29 @@ pub struct Comparison {
 /// The machine of a [`Comparison`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSummary {
-    /// Number of pCPUs: the product of the other three.
+    /// Number of pCPUs: the product of sockets, cores and threads.
     pub pcpus: u32,
     /// Sockets.
     pub sockets: u32,
     /// Cores of each socket.
     pub cores_per_socket: u32,
+    /// NUMA nodes of each socket; not told if it is one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub nodes_per_socket: u32,
+    /// Last-level caches of each node; not told if it is one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub caches_per_node: u32,
     /// Hardware threads of each core.
     pub threads_per_core: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Serde wants a reference.
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// A domain of a [`Comparison`].
@@ -190,6 +213,8 @@ impl Comparison {
             host: HostSummary::from(&setup.host),
             domains: summaries(&setup.domains),
             policies,
+            assumed: vec![],
+            replay_error: None,
             runs: vec![],
         }
     }
@@ -218,6 +243,8 @@ impl From<&Host> for HostSummary {
             pcpus: host.pcpus(),
             sockets: host.sockets,
             cores_per_socket: host.cores_per_socket,
+            nodes_per_socket: host.nodes_per_socket,
+            caches_per_node: host.caches_per_node,
             threads_per_core: host.threads_per_core,
         }
     }

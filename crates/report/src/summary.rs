@@ -11,6 +11,7 @@ use serde::Serialize;
 use steelyard_simulator::measure::{DomainMeasure, Run, Setting, Unhonoured, WorstWait};
 
 use crate::format;
+use crate::replay_error::factor;
 use crate::results::{Comparison, Known, PolicySummary};
 
 /// A comparison as it is shown.
@@ -19,6 +20,8 @@ pub struct Summary {
     pub policies: Vec<String>,
     /// One section per group of domains; the last is about the host.
     pub sections: Vec<Section>,
+    /// Of a recording: how far replays are off, the verdict first, then each domain.
+    pub replay: Vec<String>,
     /// Who serves whom best, and why.
     pub verdicts: Vec<String>,
     /// By policy: what it did not honour, and whom it starved. It is best at nothing then.
@@ -148,6 +151,15 @@ pub struct Figure {
     pub unit: String,
     goal: Goal,
     values: Vec<Vec<f64>>,
+    doubt: Option<Doubt>,
+}
+
+/// What of a recording's figure cannot be told.
+struct Doubt {
+    /// The policy that is what was recorded: it is compared with none.
+    recorded: usize,
+    /// The error of replays: less between two policies is no difference.
+    factor: f64,
 }
 
 impl Figure {
@@ -204,8 +216,32 @@ impl Figure {
             .zip(faulty)
             .map(|(score, &faulty)| score.filter(|_| !faulty))
             .collect();
-        mark_best(&mut cells, &scores);
+        match &self.doubt {
+            None => mark_best(&mut cells, &scores),
+            Some(_) => {
+                let best = self.extremes(faulty).map(|extremes| extremes.best);
+                let alike = |policy| best.is_some_and(|best| !self.differ(best, policy));
+                let known = |policy: usize| scores[policy].is_some() && !self.is_recorded(policy);
+                let known: Vec<usize> = (0..cells.len()).filter(|&policy| known(policy)).collect();
+                if best.is_some() && !known.iter().all(|&policy| alike(policy)) {
+                    known.iter().for_each(|&policy| cells[policy].best = alike(policy));
+                }
+            }
+        }
         Row { label: self.label.clone(), terse: true, cells }
+    }
+
+    fn is_recorded(&self, policy: usize) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.recorded == policy)
+    }
+
+    /// Whether two policies differ by more than replays are off, in more than one seed.
+    fn differ(&self, one: usize, other: usize) -> bool {
+        let Some(doubt) = &self.doubt else { return true };
+        let spreads = self.spreads();
+        let (Some(one), Some(other)) = (spreads[one], spreads[other]) else { return false };
+        let apart = one.greatest < other.least || other.greatest < one.least;
+        apart && factor(one.median, other.median) > doubt.factor
     }
 
     /// The best and the worst policy without faults and how far they are apart, if more than one has
@@ -218,7 +254,7 @@ impl Figure {
         };
         let medians = self.medians();
         let mut order: Vec<_> = (0..medians.len())
-            .filter(|&i| !faulty[i])
+            .filter(|&i| !faulty[i] && !self.is_recorded(i))
             .filter_map(|i| Some((i, medians[i]? * sign)))
             .collect();
         order.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -324,7 +360,10 @@ pub fn summarise(comparison: &Comparison) -> Summary {
         rows.extend(tasks.iter().zip(&terse).map(|(f, &terse)| Row { terse, ..f.row(&faulty) }));
         let mut terse = terse.into_iter();
         tasks.retain(|_| terse.next().unwrap_or(true));
-        verdicts.extend(verdict(comparison, group, &tasks, &faulty));
+        let error = comparison.replay_error.as_ref();
+        if error.is_none_or(|error| group.names.iter().any(|name| error.counts(name))) {
+            verdicts.extend(verdict(comparison, group, &tasks, &faulty));
+        }
         sections.push(Section { title: group.title.clone(), detail: group.detail(), rows });
     }
     sections.push(host_section(comparison, &faulty));
@@ -336,7 +375,20 @@ pub fn summarise(comparison: &Comparison) -> Summary {
             None => known.push(one.clone()),
         }
     }
-    Summary { policies: labels, sections, verdicts, faults, known }
+    let replay = match &comparison.replay_error {
+        Some(error) => error.verdict().into_iter().chain(error.lines()).collect(),
+        None if labels.iter().any(|label| label == PolicySummary::RECORDED) => {
+            // Nobody is named then.
+            verdicts.clear();
+            vec![
+                "It is not known what scheduled the recorded host, so no policy is said to be better. `--own \
+                 POLICY` says it."
+                    .to_owned(),
+            ]
+        }
+        None => vec![],
+    };
+    Summary { policies: labels, sections, replay, verdicts, faults, known }
 }
 
 /// A vCPU that waits for longer than this part of a run without a break is starved.
@@ -421,12 +473,30 @@ fn figure(
         comparison.runs_of(label).for_each(|run| values(run, &mut out));
         out
     };
-    Figure {
+    let mut figure = Figure {
         label: label.to_owned(),
         unit: unit.to_owned(),
         goal,
         values: comparison.policies.iter().map(|policy| of(&policy.label)).collect(),
-    }
+        doubt: None,
+    };
+    figure.doubt = doubt(comparison, &figure);
+    figure
+}
+
+/// Where nothing was recorded of a figure, or it is not known what scheduled the recorded host, no difference
+/// means anything.
+fn doubt(comparison: &Comparison, figure: &Figure) -> Option<Doubt> {
+    let place = |label: &str| comparison.policies.iter().position(|policy| policy.label == label);
+    let recorded = place(PolicySummary::RECORDED)?;
+    let error = comparison.replay_error.as_ref();
+    let medians = figure.medians();
+    let off = error.and_then(|error| {
+        let off = factor(medians[recorded]?, medians[place(&error.policy)?]?);
+        // A single figure may be right by chance.
+        Some(off.max(error.p99_median_factor))
+    });
+    Some(Doubt { recorded, factor: off.unwrap_or(f64::INFINITY) })
 }
 
 fn worst_wait_ns(domain: &DomainMeasure) -> f64 {
@@ -554,8 +624,10 @@ fn verdict(
     let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
         out.extend(group.members(run).map(|domain| domain.time.waits.p99_ns as f64));
     });
+    // What workloads say of themselves nobody recorded.
     let (figure, extremes) = tasks
         .iter()
+        .filter(|figure| figure.doubt.is_none())
         .filter_map(|figure| Some((figure, figure.extremes(faulty)?)))
         .reduce(|most, next| if next.1.ratio > most.1.ratio { next } else { most })
         .filter(|(_, extremes)| extremes.ratio >= ALIKE)
@@ -564,6 +636,13 @@ fn verdict(
     let medians = figure.medians();
     let text = |policy: usize| medians[policy].map_or(String::new(), |value| figure.text(value));
     let title = &group.title;
+    if !figure.differ(best, worst) {
+        return Some(format!(
+            "{title}: no policy differs from another by more than replays are off, or than seeds do ({} {})",
+            figure.label,
+            spread_or_one(&text(best), &text(worst))
+        ));
+    }
     if ratio < ALIKE {
         return Some(format!(
             "{title}: all{} serve it alike ({} {})",
@@ -573,8 +652,16 @@ fn verdict(
         ));
     }
     let label = |policy: usize| &comparison.policies[policy].label;
+    let known = |policy: &usize| {
+        *policy != best
+            && !faulty[*policy]
+            && !figure.is_recorded(*policy)
+            && medians[*policy].is_some()
+    };
+    let others = (0..medians.len()).filter(known).filter(|&policy| !figure.differ(best, policy));
+    let others: String = others.map(|policy| format!(" or {}", label(policy))).collect();
     let verdict = format!(
-        "{title}: {} serves it best ({} {}), {} worst ({})",
+        "{title}: {}{others} serves it best ({} {}), {} worst ({})",
         label(best),
         figure.label,
         text(best),

@@ -88,7 +88,13 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     }
     let faults: Vec<_> = summary.all_faults().collect();
     let known = summary.known.iter().map(|known| format!("{}: {}", known.of, known.text));
-    for (title, lines) in [("Never best (†)", faults), ("Known", known.collect())] {
+    let replay = summary.replay.iter().take(MOST_SECTIONS).cloned().collect();
+    for (title, lines) in [
+        ("How far replays are off", replay),
+        ("Assumed: the recording does not say it", comparison.assumed.clone()),
+        ("Never best (†)", faults),
+        ("Known", known.collect()),
+    ] {
         if !lines.is_empty() {
             let _ = writeln!(out, "{}", paint(title, "1"));
             for line in lines {

@@ -206,7 +206,7 @@ fn files_appear_whole_or_not_at_all() {
 
 #[test]
 fn the_table_shows_policies_side_by_side_within_its_width() {
-    let results = common::results();
+    let results = common::simulated();
     for width in [60, 100, 160] {
         let text = table(&results, Style { width, color: false });
         for line in text.lines() {
@@ -257,7 +257,7 @@ fn the_table_leaves_out_what_says_little() {
 
 #[test]
 fn verdicts_say_who_serves_best_and_why() {
-    let text = table(&common::results(), Style { width: 1000, color: false });
+    let text = table(&common::simulated(), Style { width: 1000, color: false });
     let verdict = |of: &str| {
         let start = format!("- {of}: ");
         text.lines().find_map(|line| line.strip_prefix(&start)).unwrap().to_owned()
@@ -280,7 +280,7 @@ fn verdicts_say_who_serves_best_and_why() {
 /// neither is best at anything then, the table marks them, and lines say why.
 #[test]
 fn who_did_not_do_what_was_asked_is_never_best() {
-    let mut results = common::results();
+    let mut results = common::simulated();
     results.comparisons.truncate(1);
     for run in &mut results.comparisons[0].runs {
         let web = &mut run.domains[1];

@@ -113,6 +113,14 @@ impl Source {
         Source { name: name.into(), text: text.into() }
     }
 
+    /// All of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is too long, or no text.
+    pub fn read(path: &Path) -> Result<Source, Diagnostic> {
+        read_text(path, open(path)?)
+    }
+
     /// An error about these bytes.
     pub fn error(&self, bytes: Range<usize>, message: impl Into<String>) -> Diagnostic {
         let start = floor(&self.text, bytes.start);

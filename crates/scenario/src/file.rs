@@ -66,6 +66,10 @@ pub struct DomainEntry {
     #[serde(default = "default_weight")]
     #[schemars(range(min = limits::WEIGHT.least, max = limits::WEIGHT.most))]
     pub weight: u32,
+    /// Whether each vCPU has the whole weight for itself, as threads that no control group holds together
+    /// (`fair`).
+    #[serde(default)]
+    pub ungrouped: bool,
     /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
@@ -117,6 +121,7 @@ impl DomainEntry {
             },
             vcpus: self.vcpus,
             weight: self.weight,
+            ungrouped: self.ungrouped,
             cap_percent: self.cap_percent,
             pin: self.pin.clone(),
             pin_soft: self.pin_soft.clone(),

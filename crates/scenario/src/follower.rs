@@ -11,9 +11,11 @@ use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_recording::{Domain, History, Host, Structure, Vcpu, qemu};
 use steelyard_simulator::measure::Segment;
 
-/// Threads of a process that are told of at most: the vCPUs that a domain can have.
-const MAX_THREADS: usize = 1024;
+use crate::priority::{self, MAX_THREADS, NICE_LEAST, NICE_USUAL, REST, rest_name, weight};
 
+/// Processes that used less of a CPU are no domains of their own, unless they are virtual machines, but
+/// belong to the rest of the host.
+const LEAST_PERMILLE: u64 = 5;
 /// The number of the idle threads.
 const IDLE: u32 = 0;
 
@@ -27,6 +29,8 @@ pub(crate) struct Follower {
     segments: Vec<Segment>,
     /// Bytes of all names that were given.
     names: usize,
+    /// Whether priorities are told.
+    prioritised: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +46,7 @@ struct Cpu {
 struct Thread {
     name: String,
     process: Option<u32>,
+    priority: Option<u32>,
     state: State,
     since_ns: u64,
     gotten_ns: u64,
@@ -88,6 +93,12 @@ impl Follower {
     /// A thread is of this process.
     pub fn belongs(&mut self, tid: u32, process: u32) {
         self.threads.entry(tid).or_default().process = Some(process);
+    }
+
+    /// A thread is this urgent from now on; `None`: more than any number that the kernel has for it.
+    pub fn priority(&mut self, tid: u32, priority: Option<u32>) {
+        self.prioritised = true;
+        self.threads.entry(tid).or_default().priority = Some(priority.unwrap_or(0));
     }
 
     /// A thread is on this CPU now, whatever was seen before, and has been for at least so long.
@@ -183,11 +194,12 @@ impl Follower {
         cpu.since_ns = end_ns;
     }
 
-    /// The recording ends. `host` is what recorded it.
+    /// The recording ends. `host` is what recorded it. A process is a domain; those that hardly ran, and are
+    /// no virtual machines, are the rest of the host, one domain for threads that are equally urgent.
     pub fn finish(self, host: &str, source: &str) -> Result<History, OverBudget> {
         let length_ns = self.now_ns;
         let mut open = vec![];
-        let mut processes: BTreeMap<u32, Vec<(u32, &Thread)>> = BTreeMap::new();
+        let mut processes: BTreeMap<u32, Vec<Ran<'_>>> = BTreeMap::new();
         for (&tid, thread) in &self.threads {
             let pcpu = match thread.state {
                 State::Running(cpu) => Some(cpu as u32),
@@ -197,38 +209,76 @@ impl Follower {
                 let (start_ns, end_ns) = (thread.since_ns, length_ns);
                 open.push(Segment { domain: 0, vcpu: tid, pcpu, start_ns, end_ns });
             }
+            let open_ns = pcpu.map_or(0, |_| length_ns.saturating_sub(thread.since_ns));
             if tid != IDLE && (thread.gotten_ns > 0 || pcpu.is_some()) {
                 // QEMU's helpers in the kernel are called after its process.
                 let helped = thread.name.strip_prefix("vhost-").and_then(|pid| pid.parse().ok());
                 let process = helped.or(thread.process).unwrap_or(tid);
-                processes.entry(process).or_default().push((tid, thread));
+                let gotten_ns = thread.gotten_ns + open_ns;
+                let ran = Ran { tid, thread, gotten_ns };
+                processes.entry(process).or_default().push(ran);
             }
         }
-        within_number(processes.values().map(|threads| threads.len().min(MAX_THREADS)).sum())?;
+        within_number(processes.values().map(Vec::len).sum())?;
+        let gotten_ns = |threads: &[Ran<'_>]| threads.iter().map(|ran| ran.gotten_ns).sum::<u64>();
+        let busiest = processes.values().map(|threads| gotten_ns(threads)).max().unwrap_or(0);
+        let least_ns = (length_ns / 1000 * LEAST_PERMILLE).min(busiest);
+        let mut rest: BTreeMap<u32, Vec<Ran<'_>>> = BTreeMap::new();
         let mut domains = vec![];
-        let mut index_of = HashMap::new();
         for (pid, mut threads) in processes {
             // The threads of its vCPUs come first, then the emulator's, input and output's and the
             // kernel's helpers.
-            threads.sort_by_key(|(tid, thread)| {
-                (qemu::vcpu_number(&thread.name).unwrap_or(u32::MAX), *tid)
-            });
-            threads.truncate(MAX_THREADS);
-            for (vcpu, &(tid, _)) in (0..).zip(&threads) {
-                index_of.insert(tid, (domains.len() as u32, vcpu));
-            }
-            let name = self.threads.get(&pid).map(|thread| &thread.name);
-            let vcpu = |&(tid, thread): &(u32, &Thread)| Vcpu {
-                id: tid.into(),
-                name: thread.name.clone(),
+            threads.sort_by_key(|ran| (ran.vcpu_number().unwrap_or(u32::MAX), ran.tid));
+            let is_virtual_machine = threads.iter().any(|ran| ran.vcpu_number().is_some());
+            let kept = match is_virtual_machine || gotten_ns(&threads) >= least_ns {
+                true => threads.len().min(MAX_THREADS),
+                false => 0,
             };
-            domains.push(Domain {
-                id: pid.into(),
-                name: match name {
-                    Some(name) if !name.is_empty() => name.clone(),
-                    _ => format!("process-{pid}"),
-                },
-                weight: 256,
+            for ran in threads.drain(kept..) {
+                rest.entry(ran.priority()).or_default().push(ran);
+            }
+            if threads.is_empty() {
+                continue;
+            }
+            let name = match self.threads.get(&pid).map(|thread| &thread.name) {
+                Some(name) if !name.is_empty() => name.clone(),
+                _ => format!("process-{pid}"),
+            };
+            domains.push((pid, name, threads));
+        }
+        let mut next = REST;
+        for (priority, threads) in rest.iter_mut().rev() {
+            while !threads.is_empty() {
+                let some = threads.drain(..threads.len().min(MAX_THREADS)).collect();
+                domains.push((next, rest_name(*priority), some));
+                next += 1;
+            }
+        }
+        let mut unseen = vec![
+            "Control groups, caps, pins: each thread competes for itself, anywhere.".to_owned(),
+        ];
+        if !self.prioritised {
+            unseen.push("Niceness: 0 for all.".to_owned());
+        }
+        let all = domains.iter().flat_map(|(_, _, threads)| threads);
+        let urgent = all.filter(|ran| ran.priority() < NICE_LEAST).map(|ran| ran.gotten_ns);
+        let urgent_ns: u64 = urgent.sum();
+        if urgent_ns > 0 {
+            unseen.push(format!(
+                "Real-time threads before all others: with the weight of niceness -20; they used {:.2} % of a CPU.",
+                100.0 * urgent_ns as f64 / length_ns.max(1) as f64
+            ));
+        }
+        let mut index_of = HashMap::new();
+        let mut told = vec![];
+        for (index, (id, name, threads)) in (0..).zip(domains) {
+            index_of.extend((0..).zip(&threads).map(|(vcpu, ran)| (ran.tid, (index, vcpu))));
+            let vcpu = |ran: &Ran<'_>| Vcpu { id: ran.tid.into(), name: ran.thread.name.clone() };
+            told.push(Domain {
+                id: id.into(),
+                name,
+                weight: weight(prevailing(&threads)),
+                ungrouped: true,
                 cap_percent: 0,
                 vcpus: threads.iter().map(vcpu).collect(),
             });
@@ -238,7 +288,7 @@ impl Follower {
             source: source.to_owned(),
             pcpus: self.cpus.len() as u32,
             began_unix_ns: None,
-            unseen: vec![],
+            unseen,
         };
         let placed = |segment: Segment| {
             let &(domain, vcpu) = index_of.get(&segment.vcpu)?;
@@ -248,11 +298,39 @@ impl Follower {
         // A switch that was missed is taken to be earlier than what showed it.
         segments.sort_by_key(|segment| segment.end_ns);
         Ok(History {
-            structure: Structure { host, domains }.into(),
+            structure: Structure { host, domains: told }.into(),
             segments,
             open: open.into_iter().filter_map(placed).collect(),
             others: vec![],
             length_ns,
         })
     }
+}
+
+/// A thread that ran.
+struct Ran<'a> {
+    tid: u32,
+    thread: &'a Thread,
+    gotten_ns: u64,
+}
+
+impl Ran<'_> {
+    fn vcpu_number(&self) -> Option<u32> {
+        qemu::vcpu_number(&self.thread.name)
+    }
+
+    fn priority(&self) -> u32 {
+        priority::known(self.thread.priority)
+    }
+}
+
+/// The priority at which most of these threads' time was used.
+fn prevailing(threads: &[Ran<'_>]) -> u32 {
+    let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+    for ran in threads {
+        *used.entry(ran.priority()).or_default() += ran.gotten_ns;
+    }
+    used.into_iter()
+        .max_by_key(|&(_, used_ns)| used_ns)
+        .map_or(NICE_USUAL, |(priority, _)| priority)
 }

@@ -9,6 +9,7 @@ mod file;
 mod follower;
 mod import;
 mod load;
+mod priority;
 mod recording;
 
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
@@ -16,5 +17,6 @@ pub use document::{locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
 pub use import::{import, import_from, open_recording, recording_error, snapshots};
 pub use load::{
-    LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, load, load_text, policy,
+    LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, OwnScheduler, load, load_text,
+    policy,
 };

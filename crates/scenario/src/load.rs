@@ -30,6 +30,8 @@ pub struct Options {
     /// Changes (`--set`), each KEY=VALUE. A key that begins with the name of a discipline sets a
     /// parameter of all its policies, any other a setting of the scenario.
     pub set: Vec<String>,
+    /// What scheduled a recorded host (`--own`), instead of what the recording tells or lets assume.
+    pub own: Option<String>,
 }
 
 /// A policy and what results call it.
@@ -39,6 +41,15 @@ pub struct LabelledPolicy {
     pub label: String,
     /// The policy.
     pub policy: Policy,
+}
+
+/// Which policy stands for the scheduler of a recorded host: its replay shows how far replays are off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnScheduler {
+    /// Label of the policy.
+    pub label: String,
+    /// Neither the recording nor the command line says so.
+    pub assumed: bool,
 }
 
 /// A scenario that is ready to run.
@@ -58,6 +69,10 @@ pub struct Loaded {
     pub policies: Vec<LabelledPolicy>,
     /// What the recorded kernel did, if the scenario replays a recording.
     pub recorded: Option<Run>,
+    /// Of a recording: which of the policies scheduled the recorded host.
+    pub own: Option<OwnScheduler>,
+    /// What the recording does not say, and what is taken instead, a sentence each.
+    pub assumed: Vec<String>,
     /// Recordings that were read for it, beside the file itself.
     pub recordings: Vec<PathBuf>,
 }
@@ -127,6 +142,13 @@ fn load_scenario(
             let Workload::Replay(replay) = &mut task.workload else { continue };
             let path =
                 path_of(&["domain", &entry_of[index].to_string(), "task", &number.to_string()]);
+            // What is wrong with the scenario itself is said before its recordings are read.
+            let jitter = limits::JITTER_PERCENT.check(replay.jitter_percent.into());
+            jitter.map_err(|problem| {
+                let mut path = path.clone();
+                path.extend(path_of(&["workload", "replay", "jitter_percent"]));
+                place(&path, problem)
+            })?;
             let file = directory.unwrap_or(Path::new("")).join(&replay.recording);
             let recording = match recordings.get(&file) {
                 Some(recording) => recording.clone(),
@@ -157,7 +179,11 @@ fn load_scenario(
         place(&path, problem)
     })?;
 
-    let policies = policies(&scenario, options, &for_policies, &place)?;
+    let mut files: Vec<_> = recordings.values().collect();
+    let recording = files.pop().filter(|_| files.is_empty());
+    let recorded = recording.and_then(|recording| recording.measure(&setup));
+    let recording = recording.filter(|_| recorded.is_some());
+    let (policies, own) = policies(&scenario, options, &for_policies, recording, &place)?;
     let seeds = options.seeds.unwrap_or(scenario.seeds);
     limits::SEEDS.check(seeds.into()).map_err(|problem| match options.seeds {
         Some(seeds) => {
@@ -171,11 +197,6 @@ fn load_scenario(
     }
     check_cost(&setup, scenario.length, seeds, &policies, &place)?;
 
-    let mut files: Vec<_> = recordings.values().collect();
-    let recorded = match (files.pop(), files.is_empty()) {
-        (Some(recording), true) => recording.measure(&setup),
-        _ => None,
-    };
     Ok(Loaded {
         name: scenario.name,
         about: scenario.about,
@@ -183,6 +204,8 @@ fn load_scenario(
         seeds,
         setup,
         policies,
+        own,
+        assumed: recording.map_or(vec![], |recording| recording.assumed.clone()),
         recorded,
         recordings: recordings.keys().cloned().collect(),
     })
@@ -300,13 +323,15 @@ fn expand(scenario: &Scenario) -> Result<(Setup, Vec<usize>), ConfigError> {
     Ok((setup, entry_of))
 }
 
-/// The policies that file and command line ask for, with labels that are unique.
+/// The policies that file and command line ask for, with labels that are unique; with a recording that of its
+/// own scheduler too, before all others if nobody asks for it.
 fn policies(
     scenario: &Scenario,
     options: &Options,
     settings: &[Setting],
+    recording: Option<&Arc<Recording>>,
     place: &dyn Fn(&[String], String) -> Diagnostic,
-) -> Result<Vec<LabelledPolicy>, Diagnostic> {
+) -> Result<(Vec<LabelledPolicy>, Option<OwnScheduler>), Diagnostic> {
     let plain =
         |policy: &str| PolicyEntry { policy: policy.to_owned(), label: None, set: BTreeMap::new() };
     let from_options: Vec<_> = options.policies.iter().map(|name| plain(name)).collect();
@@ -344,8 +369,45 @@ fn policies(
         }
         result.push(LabelledPolicy { label, policy });
     }
+    let own = match recording {
+        Some(recording) => own_scheduler(&mut result, options, settings, recording)?,
+        None => None,
+    };
     check_owners(settings, |name| result.iter().any(|item| has(&item.policy, name)))?;
-    Ok(result)
+    Ok((result, own))
+}
+
+/// Which policy scheduled the recorded host; it becomes one of those.
+fn own_scheduler(
+    policies: &mut Vec<LabelledPolicy>,
+    options: &Options,
+    settings: &[Setting],
+    recording: &Recording,
+) -> Result<Option<OwnScheduler>, Diagnostic> {
+    let (mut policy, assumed) = match &options.own {
+        Some(name) => {
+            let at = |message| Source::new("--own", name).error(0..name.len(), message);
+            (Policy::named(name).map_err(|error| explain(&error, at))?, false)
+        }
+        None => match recording.own_scheduler() {
+            Some(own) => own,
+            None => return Ok(None),
+        },
+    };
+    set_parameters(&mut policy, settings)?;
+    let known = policies.iter().find(|item| item.policy == policy);
+    let label = match known {
+        Some(known) => known.label.clone(),
+        None => {
+            let mut label = policy.to_string();
+            while policies.iter().any(|item| item.label == label) {
+                label += " (own)";
+            }
+            policies.insert(0, LabelledPolicy { label: label.clone(), policy });
+            label
+        }
+    };
+    Ok(Some(OwnScheduler { label, assumed }))
 }
 
 /// The policy of this name with changes (`--set`) to its parameters, where there is no scenario.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
+use steelyard_policy::Policy;
 use steelyard_recording::{Figures, History, Open, OtherRun, Snapshot, Structure, Tally, merged};
 use steelyard_simulator::config::{Domain, Setup};
 use steelyard_simulator::measure::{
@@ -15,6 +16,8 @@ use steelyard_simulator::measure::{
 };
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
 use steelyard_simulator::{Usable, entitle};
+
+use crate::priority;
 
 /// A whole recording.
 #[derive(Debug, Default)]
@@ -27,6 +30,10 @@ pub(crate) struct Recording {
     pub processes: BTreeMap<u32, Process>,
     /// Events that say nothing about scheduling or were not needed.
     pub skipped: u64,
+    /// What recorded it.
+    pub source: String,
+    /// What it does not say, and what is taken instead, a sentence each.
+    pub assumed: Vec<String>,
     scheduling_events: SchedulingEvents,
 }
 
@@ -37,6 +44,8 @@ pub(crate) struct Process {
     pub name: String,
     /// Weight, 256 being the usual one.
     pub weight: u32,
+    /// Whether each vCPU has that for itself.
+    pub ungrouped: bool,
     /// In percent of one pCPU; 0: none.
     pub cap_percent: u32,
     /// What each vCPU got.
@@ -70,6 +79,31 @@ impl Recording {
         Ok(recording)
     }
 
+    /// The policy that is nearest to what scheduled the recorded host, and whether that is no more than likely.
+    pub fn own_scheduler(&self) -> Option<(Policy, bool)> {
+        let (name, assumed) = match self.source.split_once(' ') {
+            Some(("simulation", of)) => (of.strip_prefix("of ")?, false),
+            Some(("Linux", release)) => {
+                // 6.6 replaced CFS by EEVDF.
+                let eevdf = version(release) >= (6, 6);
+                (if eevdf { "fair@eevdf" } else { "fair@cfs" }, false)
+            }
+            // It says which policy of this project's it runs, and no other scheduler's name.
+            Some(("Xen", release)) => match release.split_once(", ") {
+                Some((_, policy)) => (policy, false),
+                // 4.12 made Credit2 the usual one.
+                None if version(release) >= (4, 12) => ("credit2@xen-4.20", true),
+                None => ("credit@xen-4.5", true),
+            },
+            _ => match self.source.as_str() {
+                "perf" | "Perfetto" => ("fair@eevdf", true),
+                "xentrace" => ("credit2@xen-4.20", true),
+                _ => return None,
+            },
+        };
+        Some((Policy::named(name).ok()?, assumed))
+    }
+
     /// The recorded host's figures for the domains that replay this recording; none if none does.
     pub fn measure(&self, setup: &Setup) -> Option<Run> {
         let replayed = |domain: &Domain| {
@@ -89,7 +123,8 @@ impl Recording {
         for domain in &setup.domains {
             let Some(process) = replayed(domain) else { continue };
             domains.push(self.measure_domain(domain, process, &names));
-            usable.push(Usable { percent: 100.0 * f64::from(domain.vcpus), pcpus: None });
+            let percent = 100.0 * f64::from(domain.vcpus);
+            usable.push(Usable { percent, pcpus: None, ungrouped: domain.ungrouped });
         }
         if domains.is_empty() {
             return None;
@@ -147,6 +182,13 @@ impl Recording {
     }
 }
 
+/// "6.18.44-cloud": (6, 18).
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    (number(), number())
+}
+
 /// What `steelyard record` wrote, as it is read.
 #[derive(Default)]
 pub(crate) struct Snapshots {
@@ -165,12 +207,16 @@ impl Snapshots {
         self.digest.tell(&snapshot);
         self.open.add(&snapshot);
         self.seen |= snapshot.vcpus.iter().any(|figures| figures.waits.is_some());
-        let Snapshot { time_ns, idle_ns, mut segments, others, .. } = snapshot;
+        let Snapshot { time_ns, idle_ns, mut segments, mut others, .. } = snapshot;
         let &mut (start_ns, _) = self.first.get_or_insert_with(|| (time_ns, idle_ns.clone()));
         // Of what began before, what belongs to the recording.
         segments.retain(|segment| segment.end_ns > start_ns);
         for segment in &mut segments {
             segment.start_ns = segment.start_ns.max(start_ns);
+        }
+        others.retain(|run| run.end_ns > start_ns);
+        for run in &mut others {
+            run.start_ns = run.start_ns.max(start_ns);
         }
         self.digest.add(&segments, &others);
         self.last = Some((time_ns, idle_ns));
@@ -215,6 +261,8 @@ struct Digest {
     told: HashMap<(u64, u64), [Figures; 2]>,
     told_buckets: usize,
     loads: Vec<Vec<Load>>,
+    /// Threads that are no vCPUs, by number and name (where there is no number, by pCPU and name).
+    others: BTreeMap<(u32, Arc<str>), OtherThread>,
     /// Of all loads.
     bursts: usize,
     /// Of each pCPU: time in which somebody ran, and switches.
@@ -236,6 +284,7 @@ impl Digest {
             let index = self.domain(domain);
             let all = &mut self.all.domains[index];
             all.weight = domain.weight;
+            all.ungrouped = domain.ungrouped;
             all.cap_percent = domain.cap_percent;
             let mut name: Option<Arc<str>> = None;
             let mut places = vec![];
@@ -298,7 +347,10 @@ impl Digest {
     /// Whether what is known so far may be held.
     fn within_budget(&self) -> Result<(), OverBudget> {
         let buckets = self.told_buckets + self.tally.buckets();
-        within_memory(self.bursts * size_of::<Burst>() + buckets * size_of::<(u64, u64)>())
+        let others = 2 * self.others.len() * size_of::<((u32, Arc<str>), OtherThread)>();
+        let bursts = self.bursts * size_of::<Burst>();
+        within_memory(bursts + others + buckets * size_of::<(u64, u64)>())?;
+        within_number(self.others.len())
     }
 
     fn tell(&mut self, snapshot: &Snapshot) {
@@ -330,13 +382,41 @@ impl Digest {
         let mut others = others.iter().peekable();
         for segment in segments {
             while let Some(run) = others.next_if(|run| run.end_ns <= segment.end_ns) {
-                self.tally.add_other(run);
+                self.add_other(run);
             }
             let Some(segment) = self.placed(segment) else { continue };
             self.tally.add(&segment);
             self.load(&segment);
         }
-        others.for_each(|run| self.tally.add_other(run));
+        others.for_each(|run| self.add_other(run));
+    }
+
+    fn add_other(&mut self, run: &OtherRun) {
+        self.tally.add_other(run);
+        self.ran(run.pcpu, run.end_ns.saturating_sub(run.start_ns));
+        let number = if run.thread == 0 { run.pcpu } else { run.thread };
+        let other = self.others.entry((number, run.name.clone())).or_default();
+        other.priority = run.priority.or(other.priority);
+        other.partial = run.thread == 0;
+        other.runs += 1;
+        other.gotten_ns = other.gotten_ns.saturating_add(run.end_ns.saturating_sub(run.start_ns));
+        let bursts = other.load.replay.bursts.len();
+        if let (true, Some(start_ns)) = (run.waited, other.load.until_ns) {
+            other.load.add(&wait(start_ns, run.start_ns));
+        }
+        other.load.add(&Segment {
+            pcpu: Some(run.pcpu),
+            end_ns: run.end_ns,
+            ..wait(run.start_ns, 0)
+        });
+        self.bursts += other.load.replay.bursts.len() - bursts;
+    }
+
+    fn ran(&mut self, pcpu: u32, ran_ns: u64) {
+        if let Some((busy_ns, switches)) = self.pcpus.get_mut(pcpu as usize) {
+            *busy_ns = busy_ns.saturating_add(ran_ns);
+            *switches += 1;
+        }
     }
 
     fn placed(&self, segment: &Segment) -> Option<Segment> {
@@ -346,11 +426,8 @@ impl Digest {
     }
 
     fn load(&mut self, segment: &Segment) {
-        if let Some((busy_ns, switches)) =
-            segment.pcpu.and_then(|pcpu| self.pcpus.get_mut(pcpu as usize))
-        {
-            *busy_ns = busy_ns.saturating_add(segment.end_ns.saturating_sub(segment.start_ns));
-            *switches += 1;
+        if let Some(pcpu) = segment.pcpu {
+            self.ran(pcpu, segment.end_ns.saturating_sub(segment.start_ns));
         }
         let load = &mut self.loads[segment.domain as usize][segment.vcpu as usize];
         let bursts = load.replay.bursts.len();
@@ -377,6 +454,7 @@ impl Digest {
             let mut process = Process {
                 name: domain.name.clone(),
                 weight: domain.weight,
+                ungrouped: domain.ungrouped,
                 cap_percent: domain.cap_percent,
                 times: vec![],
                 replay: vec![],
@@ -427,12 +505,105 @@ impl Digest {
                 processes.insert(id, process);
             }
         }
+        let mut assumed = self.all.host.unseen;
+        assumed.extend(never_told(&self.all.host.source).map(str::to_owned));
+        if self.others.values().any(|other| other.partial) {
+            assumed.push(PARTIAL.to_owned());
+        }
+        for (id, mut process) in rest_of_the_host(self.others, start_ns, end_ns) {
+            for time in &mut process.times {
+                time.blocked_ns =
+                    elapsed_ns.saturating_sub(time.gotten_ns).saturating_sub(time.waited_ns);
+            }
+            // A domain may be called so, and there may be more threads than one has room for.
+            while processes.values().any(|known: &Process| known.name == process.name) {
+                process.name += &format!("-{id}");
+            }
+            processes.entry(id).or_insert(process);
+        }
         let pcpus = self.pcpus.iter().map(|&(busy_ns, switches)| PcpuMeasure {
             idle_ns: elapsed_ns.saturating_sub(busy_ns),
             switches,
         });
-        Recording { elapsed_ns, pcpus: pcpus.collect(), processes, skipped: 0, scheduling_events }
+        Recording {
+            elapsed_ns,
+            pcpus: pcpus.collect(),
+            processes,
+            skipped: 0,
+            source: self.all.host.source,
+            assumed,
+            scheduling_events,
+        }
     }
+}
+
+/// A thread that is no vCPU.
+#[derive(Default)]
+struct OtherThread {
+    priority: Option<u32>,
+    /// Not all its runs are told of, nor whether it could have gone on.
+    partial: bool,
+    load: Load,
+    runs: u64,
+    gotten_ns: u64,
+}
+
+/// What recordings from there never say.
+fn never_told(source: &str) -> Option<&'static str> {
+    if source.starts_with("Linux ") {
+        Some(
+            "Pins, niceness of vCPUs, groups within groups and of several domains: there are none.",
+        )
+    } else if source == "xentrace" {
+        Some("Weights, caps, pins: 256 for all, none, none.")
+    } else {
+        None
+    }
+}
+
+const PARTIAL: &str =
+    "Other threads: they ran no more than was recorded, which is while a vCPU waited.";
+
+/// Nobody's, who waits.
+fn wait(start_ns: u64, end_ns: u64) -> Segment {
+    Segment { domain: 0, vcpu: 0, pcpu: None, start_ns, end_ns }
+}
+
+/// What is no vCPU as domains, one for threads that are equally urgent: their numbers, and what they did. How long
+/// they waited after they woke nobody told: that counts as sleep.
+fn rest_of_the_host(
+    others: BTreeMap<(u32, Arc<str>), OtherThread>,
+    start_ns: u64,
+    end_ns: u64,
+) -> Vec<(u32, Process)> {
+    let mut by_priority: BTreeMap<u32, Vec<OtherThread>> = BTreeMap::new();
+    for other in others.into_values().filter(|other| other.gotten_ns > 0) {
+        by_priority.entry(priority::known(other.priority)).or_default().push(other);
+    }
+    let mut rest = vec![];
+    for (priority, mut threads) in by_priority.into_iter().rev() {
+        while !threads.is_empty() {
+            let some = threads.drain(..threads.len().min(priority::MAX_THREADS));
+            let (times, replay) = some
+                .map(|OtherThread { load, runs, gotten_ns, .. }| {
+                    let gotten_ns = gotten_ns.min(end_ns - start_ns);
+                    let time = TimeMeasure { gotten_ns, switches: runs, ..TimeMeasure::default() };
+                    (time, Arc::new(load.finish(start_ns, end_ns)))
+                })
+                .unzip();
+            let process = Process {
+                name: priority::rest_name(priority),
+                weight: priority::weight(priority),
+                ungrouped: true,
+                cap_percent: 0,
+                times,
+                replay,
+                vcpus: 0,
+            };
+            rest.push((priority::REST + rest.len() as u32, process));
+        }
+    }
+    rest
 }
 
 /// What a vCPU had to do: what lies between its runs and waits is sleep.

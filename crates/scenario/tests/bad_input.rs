@@ -44,7 +44,7 @@ fn the_message_points_at_the_word() {
            |\n\
          5 | wieght = 512\n  \
            | ^^^^^^\n  \
-         help: known here: `name`, `count`, `vcpus`, `weight`, `cap_percent`, `pin`, `pin_soft`, \
+         help: known here: `name`, `count`, `vcpus`, `weight`, `ungrouped`, `cap_percent`, `pin`, `pin_soft`, \
          `slice`, `sedf`, `boost`, `start`, `guest_slice`, `guest_locks`, `task`"
     );
 }
@@ -136,6 +136,11 @@ fn settings_that_cannot_be() {
         ("[[domain]]\nname = \"a\"", "two domains are called `a`"),
         ("[host]\nsockets = 64\ncores_per_socket = 1024", "at most 4096"),
         ("[host]\nthreads_per_core = 0", "`0` is out of range"),
+        ("[host]\ncores_per_socket = 4\nnodes_per_socket = 3", "evenly among 3 nodes"),
+        (
+            "[host]\ncores_per_socket = 4\nnodes_per_socket = 2\ncaches_per_node = 4",
+            "evenly among 8 caches",
+        ),
         ("[host.io]\ndriver_domain = \"dom0\"", "there is no domain called `dom0`"),
         ("[host.io]\nlink_mbit_per_s = 0", "`0` is out of range"),
     ];

@@ -5,9 +5,11 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use steelyard_recording::{Figures, OtherRun, Recorder, Snapshot, State, Structure};
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
-use steelyard_simulator::measure::{Run, VcpuMeasure};
+use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
 
 fn described(name: &str, text: &str) -> Loaded {
@@ -175,9 +177,138 @@ fn every_nanosecond_of_a_recording_is_accounted_for() {
         assert_eq!(time.gotten_ns + time.waited_ns + time.blocked_ns, run.elapsed_ns);
         assert!(time.waits.count >= time.switches);
     }
+    // Nobody is left out.
     let gotten: u64 = run.domains.iter().map(|domain| domain.time.gotten_ns).sum();
     let busy: u64 = run.pcpus.iter().map(|pcpu| run.elapsed_ns - pcpu.idle_ns).sum();
-    assert!(gotten <= busy && gotten > busy * 95 / 100, "{gotten} of {busy}");
+    assert_eq!(gotten, busy);
+}
+
+#[test]
+fn what_ran_is_replayed() {
+    let loaded = load(&shipped(), &Options::default()).unwrap();
+    let recorded = loaded.recorded.unwrap();
+    for (domain, measure) in loaded.setup.domains.iter().zip(&recorded.domains) {
+        let Workload::Replay(replay) = &domain.task[0].workload else { panic!() };
+        assert_eq!(replay.threads.len(), measure.vcpus.len());
+        for (thread, vcpu) in replay.threads.iter().zip(&measure.vcpus) {
+            let run_ns: u64 = thread.bursts.iter().map(|burst| burst.run_ns).sum();
+            assert_eq!(run_ns, vcpu.time.gotten_ns, "{}", domain.name);
+        }
+    }
+}
+
+/// For 100 ms: a vCPU of a nice machine, a worker of the kernel's, which is more urgent, and a real-time thread; the
+/// two others are no domains of their own.
+const NICE: &str = "\
+ swapper    0/0    [000] 5.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=CPU 0/KVM next_pid=101 next_prio=130
+ CPU 0/KVM  100/101  [000] 5.050000: sched:sched_switch: CPU 0/KVM:101 [130] R ==> kworker/0:0H:20 [100]
+ kworker/0:0H 20/20 [000] 5.050100: sched:sched_switch: kworker/0:0H:20 [100] S ==> watchdog:30 [0]
+ watchdog    30/30  [000] 5.050300: sched:sched_switch: prev_comm=watchdog prev_pid=30 prev_prio=0 prev_state=S ==> next_comm=dl next_pid=31 next_prio=-1
+ dl          31/31  [000] 5.050400: sched:sched_switch: dl:31 [-1] S ==> CPU 0/KVM:101 [130]
+ CPU 0/KVM  100/101  [000] 5.100000: sched:sched_switch: CPU 0/KVM:101 [130] S ==> swapper/0:0 [120]
+";
+
+#[test]
+fn threads_have_the_weight_of_their_niceness() {
+    let loaded = load(&scratch("nice.perf.txt", NICE.as_bytes()), &Options::default()).unwrap();
+    let domains = loaded.setup.domains.iter();
+    let told: Vec<_> =
+        domains.map(|it| (it.name.as_str(), it.vcpus, it.weight, it.ungrouped)).collect();
+    // 110 of the kernel's 1024, and 88761.
+    assert_eq!(
+        told,
+        [
+            ("process-100", 1, 28, true),
+            ("rest of the host, nice -20", 1, 22190, true),
+            ("rest of the host, real-time", 2, 22190, true),
+        ]
+    );
+    // 0.3 ms of 100 ms.
+    let urgent = loaded.assumed.iter().find(|assumed| assumed.starts_with("Real-time"));
+    assert!(urgent.unwrap().contains("they used 0.30 % of a CPU"), "{urgent:?}");
+    // Nobody says what scheduled: EEVDF is likely.
+    let own = loaded.own.unwrap();
+    assert_eq!((own.label.as_str(), own.assumed), ("fair@eevdf", true));
+    let options = Options { own: Some("credit@xen-4.5".to_owned()), ..Options::default() };
+    let told = load(&scratch("nice.perf.txt", NICE.as_bytes()), &options).unwrap();
+    let own = told.own.unwrap();
+    assert_eq!((own.label.as_str(), own.assumed), ("credit@xen-4.5", false));
+    assert_eq!(told.policies[0].label, "credit@xen-4.5", "it is simulated, asked for or not");
+}
+
+/// Two looks at a host: a vCPU ran 100 ms out of 300, another thread 50 ms, was thrown out for 20 ms, and ran 30 ms.
+fn with_others() -> Vec<u8> {
+    const MS: u64 = 1_000_000;
+    let vcpu = steelyard_recording::Vcpu { id: 11, name: "CPU 0/KVM".to_owned() };
+    let domain = steelyard_recording::Domain {
+        id: 10,
+        name: "web".to_owned(),
+        weight: 256,
+        ungrouped: true,
+        cap_percent: 0,
+        vcpus: vec![vcpu],
+    };
+    let host = steelyard_recording::Host {
+        source: "Linux 6.1.0-13-amd64".to_owned(),
+        pcpus: 1,
+        ..steelyard_recording::Host::default()
+    };
+    let structure = Arc::new(Structure { host, domains: vec![domain] });
+    let figures = |gotten_ns| Figures {
+        state: Some(State::Blocked),
+        gotten_ns,
+        waited_ns: Some(0),
+        switches: Some(1),
+        migrations: Some(0),
+        preemptions: Some(0),
+        waits: Some(steelyard_recording::Waits::default()),
+        ..Figures::default()
+    };
+    let other = |waited, start: u64, end: u64| OtherRun {
+        name: "make".into(),
+        thread: 77,
+        priority: Some(125),
+        waited,
+        pcpu: 0,
+        start_ns: start * MS,
+        end_ns: end * MS,
+    };
+    let snapshot = |time_ns, gotten_ns, segments, others| Snapshot {
+        structure: structure.clone(),
+        time_ns,
+        idle_ns: vec![0],
+        vcpus: vec![figures(gotten_ns)],
+        segments,
+        others,
+        lost: 0,
+    };
+    let ran = Segment { domain: 0, vcpu: 0, pcpu: Some(0), start_ns: 150 * MS, end_ns: 250 * MS };
+    let mut recorder = Recorder::new(vec![]);
+    recorder.record(&snapshot(0, 0, vec![], vec![])).unwrap();
+    let others = vec![other(false, 10, 60), other(true, 80, 110)];
+    recorder.record(&snapshot(300 * MS, 100 * MS, vec![ran], others)).unwrap();
+    recorder.finish().unwrap()
+}
+
+#[test]
+fn who_is_no_vcpu_is_replayed_too() {
+    let loaded = load(&scratch("others.steelyard", &with_others()), &Options::default()).unwrap();
+    let names: Vec<_> =
+        loaded.setup.domains.iter().map(|it| (it.name.as_str(), it.weight, it.ungrouped)).collect();
+    // 335 of 1024.
+    assert_eq!(names, [("web", 256, true), ("rest of the host, nice 5", 84, true)]);
+    let Workload::Replay(replay) = &loaded.setup.domains[1].task[0].workload else { panic!() };
+    let near = |ns: u64, ms: u64| assert!(ns.abs_diff(ms * 1_000_000) < 1000, "{ns} ns, {ms} ms");
+    let [burst] = replay.threads[0].bursts.as_slice() else { panic!("{:?}", replay.threads[0]) };
+    near(replay.threads[0].first_wake_ns, 10);
+    // It was not asleep while it was thrown out.
+    near(burst.run_ns, 80);
+    near(burst.sleep_ns, 200);
+    // 6.1 has CFS.
+    let own = loaded.own.unwrap();
+    assert_eq!((own.label.as_str(), own.assumed), ("fair@cfs", false));
+    let share = loaded.recorded.unwrap().domains[1].share_percent;
+    assert!((share - 80.0 / 3.0).abs() < 0.01, "{share}");
 }
 
 /// Times that each thread was switched in, and its CPU time in ms, from `perf sched timehist -s`
@@ -222,6 +353,7 @@ fn settings_from_the_command_line() {
         ]
         .map(str::to_owned)
         .to_vec(),
+        own: None,
     };
     let text = "name = \"x\"\n[[domain]]\nname = \"a\"\n[[domain]]\nname = \"b\"\n[[domain.task]]\nworkload.busy = {}\n";
     let loaded = load_text("x.toml", text, &options).unwrap();

@@ -26,12 +26,18 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
-    /// Sockets; the cores of one share a cache.
+    /// Sockets.
     #[schemars(range(min = limits::SOCKETS.least, max = limits::SOCKETS.most))]
     pub sockets: u32,
     /// Cores of each socket.
     #[schemars(range(min = limits::CORES.least, max = limits::CORES.most))]
     pub cores_per_socket: u32,
+    /// NUMA nodes of each socket, with as many cores each.
+    #[schemars(range(min = limits::NODES.least, max = limits::NODES.most))]
+    pub nodes_per_socket: u32,
+    /// Last-level caches of each node, each shared by as many cores.
+    #[schemars(range(min = limits::CACHES.least, max = limits::CACHES.most))]
+    pub caches_per_node: u32,
     /// Hardware threads of each core. Each is a pCPU.
     #[schemars(range(min = limits::CORE_THREADS.least, max = limits::CORE_THREADS.most))]
     pub threads_per_core: u32,
@@ -46,6 +52,8 @@ impl Default for Host {
         Host {
             sockets: 1,
             cores_per_socket: 1,
+            nodes_per_socket: 1,
+            caches_per_node: 1,
             threads_per_core: 1,
             costs: Costs::default(),
             io: Io::default(),
@@ -77,8 +85,10 @@ pub struct Costs {
     pub vm_exit: Nanoseconds,
     /// Refilling the caches after another vCPU used the pCPU; less if that one ran for less.
     pub cache_refill: Nanoseconds,
-    /// More refill when a vCPU starts on another core of its socket.
+    /// More refill when a vCPU starts on another core of its last-level cache.
     pub migration: Nanoseconds,
+    /// More refill when a vCPU starts under another last-level cache of its socket.
+    pub cache_migration: Nanoseconds,
     /// More refill when a vCPU starts on another socket.
     pub socket_migration: Nanoseconds,
     /// How long a guest spins before the CPU reports a pause loop: 4096 cycles.
@@ -93,6 +103,8 @@ impl Default for Costs {
             vm_exit: Nanoseconds(1_000),
             cache_refill: Nanoseconds::from_us(20),
             migration: Nanoseconds::from_us(10),
+            // As in another socket, it finds nothing there of what it has used.
+            cache_migration: Nanoseconds::from_us(100),
             socket_migration: Nanoseconds::from_us(100),
             pause_loop_window: Nanoseconds(1_500),
         }
@@ -150,6 +162,10 @@ pub struct Domain {
     #[serde(default = "default_weight")]
     #[schemars(range(min = limits::WEIGHT.least, max = limits::WEIGHT.most))]
     pub weight: u32,
+    /// Whether each vCPU has the whole weight for itself, as threads that no control group holds together
+    /// (`fair`).
+    #[serde(default)]
+    pub ungrouped: bool,
     /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
@@ -213,6 +229,7 @@ impl Domain {
             name: name.into(),
             vcpus,
             weight: default_weight(),
+            ungrouped: false,
             cap_percent: 0,
             pin: vec![],
             pin_soft: vec![],

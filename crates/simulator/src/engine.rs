@@ -8,6 +8,7 @@ use steelyard_policy::{Parameters, Settings, ffi, twin};
 
 use crate::numbers::{DomainNumber, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::run_queue::Waiting;
+use crate::topology::LEVELS;
 
 /// `enum engine_status`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,8 +104,7 @@ pub(crate) struct Host {
     governor: ffi::Governor,
     pub began_ns: u64,
     pub pcpus: u32,
-    pub threads_per_core: u32,
-    pub pcpus_per_socket: u32,
+    pub level_pcpus: [u32; LEVELS],
     pub queues: u32,
     online: u32,
     rotor: u32,
@@ -141,8 +141,7 @@ impl Default for Host {
             governor: ffi::Governor::default(),
             began_ns: 0,
             pcpus: 0,
-            threads_per_core: 1,
-            pcpus_per_socket: 1,
+            level_pcpus: [1; LEVELS],
             queues: 0,
             online: 0,
             rotor: 0,
@@ -180,8 +179,7 @@ twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engin
     tick_ns = "engine.tick_ns", current = "engine.current", queue = "engine.queue", paused = "engine.paused",
     interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online");
 twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",
-    began_ns = "engine.began_ns", pcpus = "engine.pcpus", threads_per_core = "engine.threads_per_core",
-    pcpus_per_socket = "engine.pcpus_per_socket", queues = "engine.queues",
+    began_ns = "engine.began_ns", pcpus = "engine.pcpus", level_pcpus = "engine.level_pcpus", queues = "engine.queues",
     online = "engine.online", rotor = "engine.rotor", policy, simulation, tables);
 twin!(FACTS, Tables, "simulated_tables": vcpus, domains, queues, pcpus, vcpu_bytes, domain_bytes, queue_bytes,
     pcpu_bytes, sets, idle, waited, words, account_count, account_order);

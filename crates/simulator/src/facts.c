@@ -59,8 +59,7 @@ void facts(void)
 	FIELD(simulated_host, engine.governor);
 	FIELD(simulated_host, engine.began_ns);
 	FIELD(simulated_host, engine.pcpus);
-	FIELD(simulated_host, engine.threads_per_core);
-	FIELD(simulated_host, engine.pcpus_per_socket);
+	FIELD(simulated_host, engine.level_pcpus);
 	FIELD(simulated_host, engine.queues);
 	FIELD(simulated_host, engine.online);
 	FIELD(simulated_host, engine.rotor);

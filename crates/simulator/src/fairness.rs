@@ -11,6 +11,8 @@ pub struct Usable {
     pub percent: f64,
     /// The pCPUs that it may use; none: all.
     pub pcpus: Option<CpuSet>,
+    /// Whether each of its vCPUs has its weight for itself.
+    pub ungrouped: bool,
 }
 
 /// With more different sets of pCPUs than this, only single sets, their pairs and all of them
@@ -28,28 +30,39 @@ struct Claim {
 /// Fills in every domain's entitlement by weighted max-min fairness over what it would use if it
 /// never had to wait, and can use; gives Jain's index of share over entitlement.
 ///
-/// Where domains are pinned, the sets of pCPUs that are most in demand are divided first: those
+/// Of a domain that is ungrouped each vCPU claims for itself. Where domains are pinned, the sets of pCPUs that are most in demand are divided first: those
 /// whose domains could each have least per weight.
 pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> f64 {
     let mut claims: Vec<Claim> = domains
         .iter()
         .zip(usable)
         .enumerate()
-        .map(|(index, (domain, usable))| {
-            let asked: f64 = domain.vcpus.iter().map(|vcpu| demand_percent(&vcpu.time)).sum();
+        .flat_map(|(index, (domain, usable))| {
+            let demands = domain.vcpus.iter().map(|vcpu| demand_percent(&vcpu.time));
+            let asked: f64 = demands.clone().sum();
             let mut set = vec![usable.pcpus.is_none(); pcpus as usize];
             for pcpu in usable.pcpus.iter().flat_map(CpuSet::iter).filter(|&pcpu| pcpu < pcpus) {
                 set[pcpu as usize] = true;
             }
-            let reachable = 100.0 * size(&set);
-            Claim {
+            let wanted = asked.min(usable.percent).min(100.0 * size(&set));
+            let claim = move |wanted| Claim {
                 domain: index,
                 weight: f64::from(domain.weight.max(1)),
-                wanted: asked.min(usable.percent).min(reachable),
-                pcpus: set,
+                wanted,
+                pcpus: set.clone(),
+            };
+            if usable.ungrouped {
+                // What limits them all together takes the same part from each.
+                let part = if asked > 0.0 { wanted / asked } else { 0.0 };
+                demands.map(|demand| claim(demand * part)).collect()
+            } else {
+                vec![claim(wanted)]
             }
         })
         .collect();
+    for domain in domains.iter_mut() {
+        domain.entitlement_percent = 0.0;
+    }
     while !claims.is_empty() {
         let bottleneck = unions(&claims)
             .into_iter()
@@ -62,7 +75,7 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
         claims.retain_mut(|claim| {
             let divided = within(&claim.pcpus, &union);
             if divided {
-                domains[claim.domain].entitlement_percent = claim.wanted.min(level * claim.weight);
+                domains[claim.domain].entitlement_percent += claim.wanted.min(level * claim.weight);
             }
             // What the others may use is left without these pCPUs.
             for (mine, &taken) in claim.pcpus.iter_mut().zip(&union) {
@@ -81,7 +94,7 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
 
 /// What a vCPU would use if it never waited: who waits cannot sleep, so it is the part of the other
 /// time in which it ran. Who only ever waited wants all it can get.
-pub(crate) fn demand_percent(time: &TimeMeasure) -> f64 {
+pub fn demand_percent(time: &TimeMeasure) -> f64 {
     if time.gotten_ns == 0 && time.waited_ns > 0 {
         return 100.0;
     }
@@ -183,7 +196,7 @@ mod tests {
     }
 
     fn usable(percent: f64, pin: Option<&str>) -> Usable {
-        Usable { percent, pcpus: pin.map(|pin| pin.parse().unwrap()) }
+        Usable { percent, pcpus: pin.map(|pin| pin.parse().unwrap()), ungrouped: false }
     }
 
     fn entitlements(domains: &[DomainMeasure]) -> Vec<f64> {
@@ -201,6 +214,23 @@ mod tests {
         assert_eq!(entitlements(&domains), [20.0, 60.0, 120.0]);
         // Shares over entitlements are 0.5, 1, 1: (2.5)^2 / (3 x 2.25).
         assert!((fairness - 6.25 / 6.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn vcpus_that_no_group_holds_together_claim_each_for_itself() {
+        // One pCPU, three vCPUs that never sleep: a third for each, two of them of the first domain, which as a
+        // group has a half.
+        let mut domains = [domain(1, 2, 333, 667), domain(1, 1, 334, 666)];
+        let mut limits = [usable(200.0, None), usable(100.0, None)];
+        entitle(&mut domains, &limits, 1);
+        assert_eq!(entitlements(&domains), [50.0, 50.0]);
+        limits[0].ungrouped = true;
+        entitle(&mut domains, &limits, 1);
+        assert_eq!(entitlements(&domains), [67.0, 33.0]);
+        // A cap holds for both together.
+        limits[0].percent = 40.0;
+        entitle(&mut domains, &limits, 1);
+        assert_eq!(entitlements(&domains), [40.0, 60.0]);
     }
 
     #[test]

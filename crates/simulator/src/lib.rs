@@ -59,6 +59,6 @@ mod waits;
 pub mod workload;
 
 pub use estimate::domain_bytes;
-pub use fairness::{Usable, entitle, jain};
+pub use fairness::{Usable, demand_percent, entitle, jain};
 pub use simulation::Simulation;
 pub use waits::{WaitRecorder, quantile_ns, wait_bucket_ns};

@@ -55,6 +55,10 @@ pub const DOMAINS: Range = range(1, 65_536);
 pub const SOCKETS: Range = range(1, 64);
 /// Cores of a socket.
 pub const CORES: Range = range(1, 1024);
+/// NUMA nodes of a socket.
+pub const NODES: Range = range(1, 64);
+/// Last-level caches of a node.
+pub const CACHES: Range = range(1, 1024);
 /// Threads of a core.
 pub const CORE_THREADS: Range = range(1, 8);
 /// pCPUs of a host.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! pCPUs, the caches they share, and sets of them. pCPUs are numbered socket by socket, core by
-//! core, so that what is near is a range.
+//! pCPUs, what they share, and sets of them. pCPUs are numbered socket by socket, within it node by
+//! node, cache by cache, core by core, so that what is near is a range.
 
 use std::ops::Range;
 
@@ -9,37 +9,52 @@ use steelyard_policy::Scope;
 use crate::config::Host;
 use crate::numbers::{Number, PcpuNumber};
 
+/// How near pCPUs are to each other: `enum engine_level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Level {
+    Core,
+    Cache,
+    Node,
+    Socket,
+}
+
+pub(crate) const LEVELS: usize = 4;
+
 /// The shape of the host.
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
     pub pcpus: u32,
-    pub threads_per_core: u32,
-    pub pcpus_per_socket: u32,
+    /// pCPUs of a group of each level.
+    pub level_pcpus: [u32; LEVELS],
 }
 
 impl Topology {
     pub fn new(host: &Host) -> Self {
-        Topology {
-            pcpus: host.pcpus(),
-            threads_per_core: host.threads_per_core,
-            pcpus_per_socket: host.cores_per_socket * host.threads_per_core,
-        }
+        let socket = host.cores_per_socket * host.threads_per_core;
+        let node = socket / host.nodes_per_socket;
+        let cache = node / host.caches_per_node;
+        Topology { pcpus: host.pcpus(), level_pcpus: [host.threads_per_core, cache, node, socket] }
     }
 
-    pub fn same_core(&self, a: PcpuNumber, b: PcpuNumber) -> bool {
-        a.0 / self.threads_per_core == b.0 / self.threads_per_core
+    /// The first level of which one group holds both; none if they are of two sockets.
+    pub fn distance(&self, a: PcpuNumber, b: PcpuNumber) -> Option<Level> {
+        [Level::Core, Level::Cache, Level::Node, Level::Socket]
+            .into_iter()
+            .find(|&level| a.0 / self.pcpus_of(level) == b.0 / self.pcpus_of(level))
     }
 
-    pub fn same_socket(&self, a: PcpuNumber, b: PcpuNumber) -> bool {
-        a.0 / self.pcpus_per_socket == b.0 / self.pcpus_per_socket
+    fn pcpus_of(&self, level: Level) -> u32 {
+        self.level_pcpus[level as usize]
     }
 
     /// Which pCPUs share a run queue: consecutive ones, at most `maximum` each.
     pub fn queues(&self, scope: Scope, maximum: u64) -> Vec<Range<PcpuNumber>> {
         let size = match scope {
             Scope::Pcpu => 1,
-            Scope::Core => self.threads_per_core,
-            Scope::Socket => self.pcpus_per_socket,
+            Scope::Core => self.pcpus_of(Level::Core),
+            Scope::Socket => self.pcpus_of(Level::Socket),
+            Scope::Node => self.pcpus_of(Level::Node),
             Scope::All => self.pcpus,
         };
         let part = maximum.clamp(1, u64::from(size)) as usize;
@@ -103,8 +118,9 @@ mod tests {
     fn queues_cover_every_pcpu_once() {
         let host =
             Host { sockets: 2, cores_per_socket: 10, threads_per_core: 2, ..Host::default() };
+        let host = Host { nodes_per_socket: 2, caches_per_node: 5, ..host };
         let topology = Topology::new(&host);
-        for scope in [Scope::Pcpu, Scope::Core, Scope::Socket, Scope::All] {
+        for scope in [Scope::Pcpu, Scope::Core, Scope::Socket, Scope::Node, Scope::All] {
             for maximum in [1, 3, 16, 1000] {
                 let queues = topology.queues(scope, maximum);
                 let all: Vec<_> =
@@ -117,5 +133,18 @@ mod tests {
         let bounds = [0..16, 16..20, 20..36, 36..40];
         let bounds = bounds.map(|queue| Number::new(queue.start)..Number::new(queue.end));
         assert_eq!(topology.queues(Scope::Socket, 16), bounds);
+        assert_eq!(topology.queues(Scope::Node, 16).len(), 4);
+    }
+
+    #[test]
+    fn distance_is_the_first_level_that_holds_both() {
+        let host = Host { sockets: 2, cores_per_socket: 8, threads_per_core: 2, ..Host::default() };
+        let topology = Topology::new(&Host { nodes_per_socket: 2, caches_per_node: 2, ..host });
+        let distance = |a, b| topology.distance(Number::new(a), Number::new(b));
+        let expected = [(5, 4), (6, 7), (0, 3), (8, 15), (31, 16)].map(|(a, b)| distance(a, b));
+        let levels = [Level::Core, Level::Core, Level::Cache, Level::Node, Level::Socket];
+        assert_eq!(expected, levels.map(Some));
+        assert_eq!(distance(2, 5), Some(Level::Node));
+        assert_eq!(distance(15, 16), None);
     }
 }

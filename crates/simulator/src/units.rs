@@ -112,7 +112,8 @@ impl FromStr for CpuSet {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
             || format!("`{text}` is no set of pCPUs: write numbers and ranges, such as \"0-3,6\"");
-        let mut set = vec![];
+        // However often a pCPU is named, it takes room once.
+        let mut named = vec![false; MAX_PCPU as usize + 1];
         for item in text.split(',') {
             let item = item.trim();
             let (exclude, range) = match item.strip_prefix('^') {
@@ -128,13 +129,9 @@ impl FromStr for CpuSet {
             if first > last {
                 return Err(wrong());
             }
-            if exclude {
-                set.retain(|pcpu| !(first..=last).contains(pcpu));
-            } else {
-                set.extend(first..=last);
-            }
+            named[first as usize..=last as usize].fill(!exclude);
         }
-        let set: CpuSet = set.into_iter().collect();
+        let set: CpuSet = (0..=MAX_PCPU).filter(|&pcpu| named[pcpu as usize]).collect();
         if set.0.is_empty() { Err(wrong()) } else { Ok(set) }
     }
 }
@@ -203,6 +200,7 @@ mod tests {
         let set = |text: &str| text.parse::<CpuSet>().map(|set| set.to_string());
         assert_eq!(set("3,0-1, 2,6"), Ok("0-3,6".to_owned()));
         assert_eq!(set("0-3,^2"), Ok("0-1,3".to_owned()));
+        assert_eq!(set("0-3,^2,2,^0,4095"), Ok("1-3,4095".to_owned()));
         for text in ["", "a", "3-1", "0-", "^1", "0-99999", "-1"] {
             assert!(set(text).is_err(), "{text}");
         }

@@ -85,7 +85,23 @@ impl Setup {
         let path = Path(vec!["host".to_owned()]);
         path.range("sockets", host.sockets, limits::SOCKETS)?;
         path.range("cores_per_socket", host.cores_per_socket, limits::CORES)?;
+        path.range("nodes_per_socket", host.nodes_per_socket, limits::NODES)?;
+        path.range("caches_per_node", host.caches_per_node, limits::CACHES)?;
         path.range("threads_per_core", host.threads_per_core, limits::CORE_THREADS)?;
+        for (key, parts) in [
+            ("nodes_per_socket", u64::from(host.nodes_per_socket)),
+            ("caches_per_node", u64::from(host.nodes_per_socket) * u64::from(host.caches_per_node)),
+        ] {
+            if !u64::from(host.cores_per_socket).is_multiple_of(parts) {
+                let problem = format!(
+                    "the {} cores of a socket cannot be divided evenly among {parts} {}: \
+                     let `cores_per_socket` be a multiple of {parts}",
+                    host.cores_per_socket,
+                    if key == "nodes_per_socket" { "nodes" } else { "caches" },
+                );
+                return Err(path.error(key, problem));
+            }
+        }
         let most = limits::PCPUS.most;
         if u64::from(host.pcpus()) > most {
             let problem = format!("{} pCPUs: a host has at most {most}", host.pcpus());
@@ -270,6 +286,7 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             Ok(())
         }
         Workload::Replay(replay) => {
+            path.range("replay.jitter_percent", replay.jitter_percent, limits::JITTER_PERCENT)?;
             if replay.threads.len() < task.threads as usize {
                 let problem = format!(
                     "{} threads, but {} are recorded of process {}",

@@ -567,25 +567,25 @@ fn taking_turns_costs_what_the_costs_say() {
     }
 }
 
-/// Three vCPUs over two pCPUs: a migration costs nothing within a core, more within a socket, most
-/// between sockets.
+/// Three vCPUs over two pCPUs: a migration costs nothing within a core, more within a last-level cache, other
+/// things between caches of a socket, of one node or not, and between sockets.
 #[test]
 fn migrations_cost_by_distance() {
     let costs = Costs {
         migration: Nanoseconds::from_us(10),
+        cache_migration: Nanoseconds::from_us(50),
         socket_migration: Nanoseconds::from_us(100),
         ..no_costs()
     };
-    for (sockets, cores_per_socket, threads_per_core, cost) in
-        [(1, 1, 2, Nanoseconds(0)), (1, 2, 1, costs.migration), (2, 1, 1, costs.socket_migration)]
-    {
-        let host = Host {
-            sockets,
-            cores_per_socket,
-            threads_per_core,
-            costs: costs.clone(),
-            ..Host::default()
-        };
+    let one = Host::default();
+    for (shape, cost) in [
+        (Host { threads_per_core: 2, ..one.clone() }, Nanoseconds(0)),
+        (Host { cores_per_socket: 2, ..one.clone() }, costs.migration),
+        (Host { cores_per_socket: 2, caches_per_node: 2, ..one.clone() }, costs.cache_migration),
+        (Host { cores_per_socket: 2, nodes_per_socket: 2, ..one.clone() }, costs.cache_migration),
+        (Host { sockets: 2, ..one }, costs.socket_migration),
+    ] {
+        let host = Host { costs: costs.clone(), ..shape };
         let domain = Domain::new("busy", 3).with_task(3, Busy::default());
         let mut policy = policy("credit2");
         policy.set("queue", "all").unwrap();

@@ -61,6 +61,7 @@ fn hosts() -> impl Strategy<Value = Host> {
             vm_exit: Nanoseconds(ns / 40),
             cache_refill: Nanoseconds(ns),
             migration: Nanoseconds(ns / 2),
+            cache_migration: Nanoseconds(ns),
             socket_migration: Nanoseconds(ns * 2),
             pause_loop_window: Nanoseconds(window_ns),
         }),
@@ -81,6 +82,15 @@ fn hosts() -> impl Strategy<Value = Host> {
         |(sockets, cores_per_socket, threads_per_core, costs, io)| Host {
             sockets,
             cores_per_socket,
+            // An even number of cores is divided: two into caches or nodes, four into both or caches.
+            nodes_per_socket: match (cores_per_socket, threads_per_core) {
+                (2, 1) | (4, 2) => 2,
+                _ => 1,
+            },
+            caches_per_node: match (cores_per_socket, threads_per_core) {
+                (2, 2) | (4, _) => 2,
+                _ => 1,
+            },
             threads_per_core,
             costs,
             io,
@@ -215,7 +225,8 @@ fn workloads() -> impl Strategy<Value = Workload> {
                 Arc::new(ReplayThread { first_wake_ns, bursts: bursts.collect() })
             };
             let threads = threads.into_iter().map(thread).collect();
-            Replay { recording: "recorded.txt".to_owned(), process: 1, threads }.into()
+            let recording = "recorded.txt".to_owned();
+            Replay { recording, process: 1, jitter_percent: 5, threads }.into()
         }),
     ]
 }
@@ -597,15 +608,17 @@ fn longest_allowed_ns(setup: &Setup, policy: &Policy) -> u64 {
         "credit2" if pinned => slice_ns(parameter(policy, "run_max_ns")) * vcpus,
         "credit2" => 0,
         // Whom a newly idle pCPU leaves alone, being cache-hot or because idle times are short, is
-        // pushed by the balance of a busy one at a tick, once per interval, to the same socket or,
-        // every eighth time, to any. It may be hot once more. Balance looks at one idle queue: with
+        // pushed by the balance of a busy one at a tick, once per interval, to the same cache or,
+        // every eighth time at the latest, to any. It may be hot once more. Balance looks at one idle queue: with
         // pins that may be one of no use, until others have been served.
         _ => {
             let tick_ns = parameter(policy, "tick_ns");
             let interval_ns = (parameter(policy, "balance_interval_ns") * pcpus)
                 .min(parameter(policy, "balance_interval_max_ns"))
                 .next_multiple_of(tick_ns);
-            let balances = if setup.host.sockets > 1 { 8 } else { 1 };
+            let host = &setup.host;
+            let caches = host.sockets * host.nodes_per_socket * host.caches_per_node;
+            let balances = if caches > 1 { 8 } else { 1 };
             (2 * balances * interval_ns + tick_ns) * if pinned { vcpus } else { 1 }
         }
     }

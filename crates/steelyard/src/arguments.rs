@@ -65,6 +65,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Compare(Compare),
+    Advise(Advise),
     Reproduce(Reproduce),
     /// List the policies with their parameters, units, defaults and sources.
     #[command(after_help = examples!(
@@ -126,6 +127,8 @@ pub enum Command {
         output: PathBuf,
     },
     Export(Export),
+    Apply(Apply),
+    Undo(Undo),
     /// Print the JSON Schema of scenario files, for editors.
     #[command(after_help = examples!(
         "steelyard schema > scenario.schema.json"
@@ -176,6 +179,33 @@ fn threads() -> impl TypedValueParser<Value = NonZeroUsize> {
     range.try_map(|number| NonZeroUsize::try_from(number as usize))
 }
 
+/// How inputs are simulated.
+#[derive(Args, Clone, Debug)]
+pub struct Simulated {
+    /// What schedules the host that an input stands for, where a recording does not say so.
+    ///
+    /// It is always simulated: how far it is from what was recorded is the error of replays. `advise` takes it for what
+    /// a scenario's host has, too, instead of the first of its policies.
+    #[arg(
+        long, value_name = "P",
+        hide_possible_values = true, value_parser = Offering(|| policies::names().collect()),
+    )]
+    pub own: Option<String>,
+    /// Number of seeds to run everything with, instead of that of the input.
+    #[arg(short, long, value_name = "N", value_parser = seeds())]
+    pub seeds: Option<NonZeroU32>,
+    /// Change a setting; may be given several times.
+    ///
+    /// A key that begins with a discipline or governor is a parameter of it
+    /// (credit.slice_ns=5000000); any other is the way to a setting of the scenario, where an item of a list goes by its name or its
+    /// number (domain.web.weight=512).
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Runs at a time, at most 1024; without it one per CPU. It changes no result.
+    #[arg(short = 'j', long, value_name = "N", value_parser = threads())]
+    pub threads: Option<NonZeroUsize>,
+}
+
 /// Run inputs under several policies and show who is served best.
 ///
 /// Every policy runs once with every seed. The table has the policies side by side: share of CPU
@@ -215,16 +245,9 @@ pub struct Compare {
         value_parser = Offering(|| policies::names().collect()),
     )]
     pub policies: Vec<String>,
-    /// Number of seeds to run each policy with, instead of that of the input.
-    #[arg(short, long, value_name = "N", value_parser = seeds())]
-    pub seeds: Option<NonZeroU32>,
-    /// Change a setting; may be given several times.
-    ///
-    /// A key that begins with a discipline or governor is a parameter of it
-    /// (credit.slice_ns=5000000); any other is the way to a setting of the scenario, where an item of a list goes by its name or its
-    /// number (domain.web.weight=512).
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub simulated: Simulated,
     /// Directory for report.html, results.json, results.csv and trace.json.gz.
     ///
     /// It is made if it is not there; files of these names are replaced. The trace covers at most
@@ -234,9 +257,33 @@ pub struct Compare {
     /// Print results.json instead of the table.
     #[arg(long)]
     pub json: bool,
-    /// Runs at a time, at most 1024; without it one per CPU. It changes no result.
-    #[arg(short = 'j', long, value_name = "N", value_parser = threads())]
-    pub threads: Option<NonZeroUsize>,
+}
+
+/// Say what hurts which VM of a host, and what to change, with the command to type.
+///
+/// The host is simulated as it is, and again with each change that may help: weights, caps, pins, slices and numbers of
+/// vCPUs of those who are hurt and of those who ran meanwhile, and every other scheduler. What does not help in
+/// every run is left out; nothing to gain is an answer. docs/advise.md says what counts as hurt.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "steelyard advise night.steelyard"
+    "steelyard advise scenarios/first-look.toml --own credit@xen-4.20"
+    "steelyard advise host.toml --all"
+    "steelyard advise host.toml --json | jq -r '.settings[0].commands[]'"
+))]
+pub struct Advise {
+    /// Recording, scenario (.toml), libvirt domain XML or xl.cfg.
+    #[arg(value_name = "INPUT", value_hint = ValueHint::FilePath)]
+    pub input: PathBuf,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub simulated: Simulated,
+    /// Everybody who is hurt and everything that helps, however long that is.
+    #[arg(long)]
+    pub all: bool,
+    /// For programs: all of it as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What is watched: this host, unless something else is named.
@@ -349,6 +396,72 @@ pub struct Export {
     /// Address and port to listen on; anybody who reaches it can read it.
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
     pub listen: SocketAddr,
+}
+
+/// The host that a plan is for: this one.
+#[derive(Args, Clone, Debug)]
+pub struct PlannedHost {
+    /// Another /proc.
+    #[arg(long, value_name = "DIR", default_value = "/proc", hide = true)]
+    pub proc: PathBuf,
+    /// Another /sys/fs/cgroup.
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup", hide = true)]
+    pub groups: PathBuf,
+    /// Another /run.
+    #[arg(long, value_name = "DIR", default_value = "/run", hide = true)]
+    pub run: PathBuf,
+    /// Another directory of the journal.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/steelyard", hide = true)]
+    pub state: PathBuf,
+}
+
+/// Change weights, caps, slices and pins of this host's VMs as a plan says; `undo` takes it back.
+///
+/// The host's own scheduler stays. Weights and caps are those of control groups, or libvirt's where it manages the
+/// VM, slices and pins those of vCPU threads; in Xen's dom0 `xl` sets them. All is checked before anything is
+/// changed; if a change fails, all before it are taken back. The plan is described in docs/apply.md.
+#[derive(Args, Debug)]
+#[command(
+    after_help = examples!(
+        "steelyard apply plan.toml --dry-run     the commands that do the same"
+        "sudo steelyard apply plan.toml"
+        "sudo steelyard undo"
+    ),
+    after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
+        "steelyard apply plan.toml --dry-run     the commands that do the same"
+        "sudo steelyard apply plan.toml"
+        "sudo steelyard undo"
+    )),
+)]
+pub struct Apply {
+    /// Plan (.toml): domains by name, with what is wanted of each.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub plan: PathBuf,
+    /// Print the commands that do the same, and change nothing.
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub host: PlannedHost,
+}
+
+/// Take back what `apply` changed, exactly.
+///
+/// What it was before stands in a journal (/var/lib/steelyard/journal), so that a crash in the midst of `apply` can
+/// be taken back too. What somebody else has changed since is left, and said.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "sudo steelyard undo"
+    "sudo steelyard undo --keep      what others changed since stays, for good"
+))]
+pub struct Undo {
+    /// Take back what somebody else has changed since, too.
+    #[arg(long, conflicts_with = "keep")]
+    pub force: bool,
+    /// Leave what somebody else has changed since, and forget it.
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub host: PlannedHost,
 }
 
 /// Run published experiments and show which of their claims hold.

@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use steelyard_boundary::output::Output;
 use steelyard_boundary::text::told;
 use steelyard_report::{
-    COMPARISON_FILES, Comparison, PolicySummary, Results, RunTrace, Style, table, write_all,
+    COMPARISON_FILES, Comparison, PolicySummary, ReplayError, Results, RunTrace, Style, table,
+    write_all,
 };
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, MAX_RUN_BYTES, Options, load};
 use steelyard_simulator::Simulation;
@@ -25,7 +26,7 @@ use crate::interrupt::Interrupt;
 use crate::terminal;
 
 /// Seeds are numbered from here.
-const FIRST_SEED: u64 = 1;
+pub const FIRST_SEED: u64 = 1;
 
 pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     let out = arguments.out.as_ref();
@@ -33,14 +34,15 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     let out = out.transpose()?;
     let options = Options {
         policies: arguments.policies.clone(),
-        seeds: arguments.seeds.map(u32::from),
-        set: arguments.set.clone(),
+        seeds: arguments.simulated.seeds.map(u32::from),
+        set: arguments.simulated.set.clone(),
+        own: arguments.simulated.own.clone(),
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
     let recordings: Vec<_> = inputs.iter().flat_map(|input| input.recordings.clone()).collect();
     let out = out.map(|out| out.beside(&recordings)).transpose()?;
-    let pool = pool(within_memory(arguments.threads, &inputs))?;
+    let pool = pool(within_memory(arguments.simulated.threads, &inputs))?;
     let bar = terminal::bar();
     interrupt.set_bar(&bar);
 
@@ -84,7 +86,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// So many runs at a time as wanted, one per CPU if nobody says, but no more than there is memory for: that of
 /// the largest that is not refused.
-fn within_memory(wanted: Option<NonZeroUsize>, inputs: &[Loaded]) -> Option<NonZeroUsize> {
+pub fn within_memory(wanted: Option<NonZeroUsize>, inputs: &[Loaded]) -> Option<NonZeroUsize> {
     let each = inputs.iter().map(|input| input.setup.estimated_memory(input.length)).max();
     let most = usize::try_from(MAX_RUN_BYTES / each.unwrap_or(1).max(1)).unwrap_or(usize::MAX);
     let wanted = wanted.or_else(|| available_parallelism().ok())?;
@@ -233,6 +235,11 @@ fn results(paths: &[PathBuf], inputs: &[Loaded], runs: Vec<Run>) -> Results {
         );
         let count = input.policies.len() * input.seeds as usize;
         comparison.runs.extend(recorded.cloned().chain(runs.by_ref().take(count)));
+        comparison.assumed.clone_from(&input.assumed);
+        comparison.replay_error = input
+            .own
+            .as_ref()
+            .and_then(|own| ReplayError::of(&comparison, &own.label, own.assumed));
         comparison
     });
     Results::new(comparisons.collect())

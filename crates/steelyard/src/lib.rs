@@ -2,6 +2,8 @@
 //! The command `steelyard` (described in `docs/command.md`): what is asked for, and the exit code. A
 //! library, so that its command line can be fuzzed.
 
+mod advise;
+mod apply;
 mod arguments;
 mod compare;
 mod export;
@@ -46,12 +48,15 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     match command {
+        Command::Advise(arguments) => advise::run(arguments, &interrupt),
         Command::Compare(arguments) => compare::run(arguments, &interrupt),
         Command::Reproduce(arguments) => reproduce::run(arguments, &interrupt),
         Command::Policies { name, json } => policies::run(name.as_deref(), *json),
         Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
         #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
+        Command::Apply(arguments) => apply::apply(arguments, &interrupt),
+        Command::Undo(arguments) => apply::undo(arguments, &interrupt),
         Command::Top(arguments) => monitor::top(arguments, &interrupt),
         Command::Record(arguments) => monitor::record(arguments, &interrupt),
         Command::Convert { file, tsc_hz, output } => {

@@ -97,6 +97,7 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
     let (mut source, recordings) = open(watched, *length)?;
     let output = output.beside(&recordings)?;
     let length_ns = length.map_or(u64::MAX, |length| length.0);
+    source.tell_others();
     if source.is_live() {
         terminal::note("recording this host; Ctrl-C ends it");
     }
@@ -108,7 +109,17 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
         let stream = stream.map_err(|error| interrupt.asked().unwrap_or(error.into()))?;
         let mut recorder = Recorder::new(stream);
         let mut due = Instant::now();
+        let mut told = false;
         while let Some(snapshot) = source.sample(asked).map_err(watching)? {
+            if !std::mem::replace(&mut told, true) {
+                snapshot.structure.host.missing_waits().into_iter().for_each(|missing| {
+                    terminal::note(&format!(
+                        "no single waits are recorded, so `steelyard compare` will refuse this file; `steelyard top \
+                         --replay` will read it. {}",
+                        text::told(missing)
+                    ));
+                });
+            }
             match recorder.record(&snapshot) {
                 // Who closes a pipe early has what they want.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),

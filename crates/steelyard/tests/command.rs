@@ -210,6 +210,40 @@ fn a_recording_stands_beside_the_policies() {
     for word in ["recorded", "credit2", "sedf"] {
         assert!(table.contains(word), "{word}: {table}");
     }
+    // Its own scheduler stands there unasked, with how far off it is, and what was assumed.
+    for word in
+        ["fair", "How far replays are off", "assumed: `--own`", "Control groups, caps, pins"]
+    {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+}
+
+#[test]
+fn a_replay_by_the_scheduler_that_was_recorded_is_near_to_it() {
+    let directory = directory();
+    let policy = ["--policy", "fair@eevdf", "--interval", "100ms", "-o", "small.steelyard"];
+    let record = [&["record", "--simulate", "small.toml"][..], &policy].concat();
+    succeeded(steelyard(&directory).args(record).output().unwrap());
+    let compare = ["compare", "small.steelyard", "--policy", "credit", "--json"];
+    let json = succeeded(steelyard(&directory).args(compare).output().unwrap());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let comparison = &json["comparisons"][0];
+    // A recording of a simulation says what it simulated.
+    let error = &comparison["replay_error"];
+    assert_eq!((&error["policy"], &error["assumed"]), (&"fair@eevdf".into(), &false.into()));
+    assert!(error["share_worst_points"].as_f64().unwrap() < 5.0, "{error}");
+    assert_eq!(comparison["seeds"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+#[cfg(not(feature = "kvm"))]
+fn a_recording_without_single_waits_is_announced() {
+    let directory = directory();
+    let record = ["record", "--length", "10ms", "--interval", "10ms", "-o", "host.steelyard"];
+    let output = steelyard(&directory).args(record).output().unwrap();
+    let said = text(&output.stderr);
+    succeeded(output);
+    assert!(said.contains("no single waits") && said.contains("compare"), "{said}");
 }
 
 #[test]
@@ -637,4 +671,37 @@ fn a_signal_while_writing_leaves_no_half_written_file() {
     assert_eq!(interrupt(child, Signal::INT), Some(130));
     // It may have been quick enough to finish all of them.
     assert!(!out.exists() || names(&out) == FILES, "{:?}", names(&out));
+}
+
+/// Two that compute beside each other on one pCPU, one of them capped without need: what the first advice is.
+const ADVISED: &str = r#"
+name = "advised"
+length = "1 s"
+host.cores_per_socket = 2
+[[domain]]
+name = "tight fit"
+cap_percent = 30
+task = [{ workload.busy = {} }]
+[[domain]]
+name = "other"
+task = [{ workload.busy = {} }]
+[[policy]]
+policy = "credit2"
+"#;
+
+#[test]
+fn advice_names_cause_and_command() {
+    let directory = directory();
+    fs::write(directory.path().join("advised.toml"), ADVISED).unwrap();
+    let advice = |arguments: &[&str]| {
+        let mut command = steelyard(&directory);
+        succeeded(command.arg("advise").arg("advised.toml").args(arguments).output().unwrap())
+    };
+    let said = advice(&[]);
+    assert!(said.contains("no cap for tight fit"), "{said}");
+    assert!(said.contains("xl sched-credit2 -d 'tight fit' -c 0"), "{said}");
+    assert!(said.lines().count() <= 24, "{said}");
+    assert_eq!(advice(&["--json", "-j", "1"]), advice(&["--json", "-j", "2"]));
+    let without = advice(&["--set", "domain.0.cap_percent=0"]);
+    assert!(without.contains("Nothing to gain"), "{without}");
 }

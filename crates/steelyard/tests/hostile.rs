@@ -305,6 +305,25 @@ fn scenarios(scale: usize) -> Vec<Hostile> {
     ]
 }
 
+fn plans() -> Vec<Hostile> {
+    let domain = "[[domain]]\nname = 'a'\n";
+    // Nobody runs such a VM, and where somebody does, it has other pCPUs.
+    let pins = format!("{domain}pin = ['{}4095']\n", "0-4095,".repeat(590_000));
+    let number = |number| format!("[[domain]]\nname = 'a{number}'\nweight = 1\n");
+    vec![
+        // What was found: 4 MB take 17 GB.
+        hostile("pins.toml", pins, Refused),
+        hostile("domains.toml", (0..100_000).map(number).collect::<String>(), Refused),
+        hostile("long.toml", domain.repeat(150_000), Refused),
+        hostile("deep.toml", format!("domain = {}", "[".repeat(100_000)), Refused),
+        hostile(
+            "name.toml",
+            format!("[[domain]]\nname = '{}'\nweight = 1", "a".repeat(MIB)),
+            Refused,
+        ),
+    ]
+}
+
 /// Runs the command on a file; its exit code, none if a signal ended it, and the most memory that it had.
 fn run(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, u64, Duration, String) {
     let begin = Instant::now();
@@ -398,6 +417,11 @@ fn descriptions_that_are_bombs() {
 #[test]
 fn scenarios_that_are_bombs() {
     try_all(scenarios(1), &[&["compare", "-j", "1"]]);
+}
+
+#[test]
+fn plans_that_are_bombs() {
+    try_all(plans(), &[&["apply", "--dry-run"]]);
 }
 
 /// Up to 100 MB each, for a release build: `cargo test --release -p steelyard --test hostile -- --ignored`.

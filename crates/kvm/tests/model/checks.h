@@ -112,7 +112,7 @@ static void check_place(u32 i, bool settled)
 	const struct engine_vcpu *v = &vcpus[i].engine;
 	const struct task *t = thread[i];
 	u32 cpu = cpu_of(t);
-	bool runs = rqs[cpu].current == t, arrived = runs && v->status == ENGINE_RUNNING && v->ran_on == cpu;
+	bool runs = rqs[cpu].current == t, arrived = runs && v->status == ENGINE_RUNNING && v->ran_on == pcpu_of(cpu);
 
 	check(!is_queued(t) || runs || t->listed || t->state == OPS_QUEUED, "vCPU %u: its thread is lost", i);
 	check(runs + !!t->listed + (t->state == OPS_QUEUED) <= 1, "vCPU %u: its thread is in two places", i);
@@ -134,16 +134,16 @@ static void check_place(u32 i, bool settled)
 static void check_times(u32 i, u64 now)
 {
 	const struct vcpu *v = &vcpus[i];
-	u64 ns = v->engine.since_ns - v->gotten_ns - v->waited_ns - v->blocked_ns;
+	u64 ns = v->engine.since_ns - v->met.gotten_ns - v->met.waited_ns - v->met.blocked_ns;
 
 	if (began_pid[i] != v->pid)
 		began_ns[i] = ns;
 	began_pid[i] = v->pid;
 	check(began_ns[i] == ns, "vCPU %u: time is lost or counted twice: %lld ns", i, (s64)(ns - began_ns[i]));
 	check(v->engine.since_ns <= now && v->engine.status <= ENGINE_RUNNING, "vCPU %u is ahead of its time", i);
-	check(v->parked_ns <= v->waited_ns + (v->engine.status == ENGINE_WAITING ? now - v->engine.since_ns : 0),
+	check(v->met.parked_ns <= v->met.waited_ns + (v->engine.status == ENGINE_WAITING ? now - v->engine.since_ns : 0),
 	      "vCPU %u was parked for longer than it waited", i);
-	check(v->waits <= v->switches + v->waits && v->late_waits <= v->waits, "vCPU %u: counts are wrong", i);
+	check(v->met.switches <= v->met.waits && v->met.late_waits <= v->met.waits, "vCPU %u: counts are wrong", i);
 }
 
 static bool is_armed(void *map, u32 key, u64 at_ns)
@@ -157,7 +157,7 @@ static void check_vcpu(u32 i, bool settled)
 {
 	const struct vcpu *v = &vcpus[i];
 	const struct domain *d = &domains[v->engine.domain];
-	u32 word;
+	u32 cpu, left = 0;
 
 	check_beliefs_of_vcpu(i);
 	check_place(i, settled);
@@ -165,9 +165,15 @@ static void check_vcpu(u32 i, bool settled)
 	check(d->pid == thread[i]->seen.tgid, "vCPU %u is in the wrong domain", i);
 	check(d->engine.state.settings.weight == settings_of(d->cgroup_weight).weight, "domain of vCPU %u: weight %llu", i,
 	      (u64)d->engine.state.settings.weight);
-	for (word = 0; word < WORDS; word++)
-		check(v->allowed[word] == (((const u64 *)thread[i]->seen.cpus_ptr->bits)[word] & present_pcpus[word]),
-		      "vCPU %u: what it may use is forgotten", i);
+	for_each_cpu(cpu) if (rqs[cpu].there)
+	{
+		check(has_bit(v->allowed, pcpu_of(cpu)) == may_use(thread[i], cpu), "vCPU %u: whether it may use CPU %u is forgotten",
+		      i, cpu);
+		left -= may_use(thread[i], cpu);
+	}
+	for (cpu = 0; cpu < PCPU_WORDS; cpu++)
+		left += __builtin_popcountll(v->allowed[cpu]);
+	check(!left, "vCPU %u may use pCPUs that are not there", i);
 	check(!v->timer_ns || is_armed(&vcpu_timers, i, v->timer_ns), "vCPU %u: its timer is forgotten", i);
 	check(v->timer_ns == sy_vcpu_timer_ns(host_policy(&engine), &v->engine.state),
 	      "vCPU %u: its timer was changed and not told", i);
@@ -176,20 +182,22 @@ static void check_vcpu(u32 i, bool settled)
 	      "vCPU %u is parked, and nothing ends it", i);
 }
 
-/* settled: nothing is on the way to it. */
-static void check_pcpu(u32 i, bool settled)
+/* Of this CPU. settled: nothing is on the way to it. */
+static void check_pcpu(u32 cpu, bool settled)
 {
+	u32 i = pcpu_of(cpu);
 	const struct pcpu *c = &pcpus[i];
-	const struct rq *rq = &rqs[i];
+	const struct rq *rq = &rqs[cpu];
 	u64 due_ns = c->slice_end_ns;
 
-	check_beliefs_of_pcpu(i);
-	check(rq->there || (!c->engine.online && c->engine.current == SY_NONE), "pCPU %u is not there", i);
+	if (!rq->there)
+		return;
+	check(kernel_cpu(i) == cpu && c->engine.online && i < pcpus_count, "CPU %u is not pCPU %u", cpu, i);
 	if (c->tick_due_ns && (!due_ns || c->tick_due_ns < due_ns))
 		due_ns = c->tick_due_ns;
 	check(!due_ns || is_armed(&pcpu_timers, i, due_ns), "pCPU %u: its timer is forgotten", i);
 	check(c->engine.current == SY_NONE || thread[c->engine.current], "pCPU %u runs nobody", i);
-	if (!settled || !rq->there)
+	if (!settled)
 		return;
 	/* Unless it was idle, the kernel says that another class takes it. */
 	check(rq->current != &higher_task || !rq->released || c->engine.current == SY_NONE,
@@ -215,7 +223,7 @@ static void check_other(const struct task *t, bool settled)
 	check(rq->current == t || t->listed, "task %d is lost, state %u", t->seen.pid, t->state);
 	check(!settled || rq->current, "task %d waits for an idle CPU", t->seen.pid);
 	check(!settled || t->listed != &others || t->woken != rq->rounds + 1 ||
-		      pcpus[cpu_of(t)].engine.current == SY_NONE,
+		      pcpus[pcpu_of(cpu_of(t))].engine.current == SY_NONE,
 	      "task %d woke, and its CPU does not look for it", t->seen.pid);
 }
 
@@ -233,6 +241,8 @@ static void check_all(bool settled)
 	}
 	for_each_cpu(i)
 		check_pcpu(i, settled);
+	for (i = 0; i < pcpus_count; i++)
+		check_beliefs_of_pcpu(i);
 	for (i = 0; i < engine.queues; i++)
 		queued -= check_beliefs_of_queue(i);
 	check(!queued, "%u are not in their queues", queued);

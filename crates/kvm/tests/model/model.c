@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The scheduler for Linux, as it is compiled to BPF, in a model of the kernel (ext.h, tasks.h) under an adversary: 1 to 384
- * CPUs, some of which are not there, any policy with any parameters, kernels from 6.12 on that differ in what they ask and
+ * CPUs, some of which are not there, any groups, any policy with any parameters, kernels from 6.12 on that differ in what they ask and
  * offer. Threads begin, become vCPUs, wake, block, yield, yield to each other, are pinned, may not migrate for a moment, go
  * to a class above, exit and end; weights of control groups change, the tables fill up; tasks of higher classes take CPUs;
  * kicks, timers and what a CPU has put off arrive late and in any order. CPUs do all this at the same time (fibers.h): one
@@ -28,7 +28,7 @@
 /* Clang's, where it compiles to BPF. */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #pragma GCC diagnostic ignored "-Wattributes"
-#include "../../engine/kernel.h"
+#include "../../bpf/kernel.h"
 
 static void failed(const char *what, const char *file, int line);
 
@@ -43,7 +43,7 @@ static bool model_can_loop(void);
 #define can_loop model_can_loop()
 
 #define SY_DESCRIBE
-#include "../../engine/steelyard.bpf.c"
+#include "../../bpf/steelyard.bpf.c"
 #undef inline
 #include "catalogue.h"
 #include "tests/random.h"
@@ -505,7 +505,7 @@ static struct task *some_task(void)
 
 	if (below(2))
 		return t;
-	vcpu = below(2) ? pcpus[below(cpus)].engine.current : host_next_waiting(&engine, below(engine.queues), &place);
+	vcpu = below(2) ? pcpus[below(pcpus_count)].engine.current : host_next_waiting(&engine, below(engine.queues), &place);
 	if (vcpu != SY_NONE && bpf_task_from_pid(vcpus[vcpu].pid))
 		t = task_of(bpf_task_from_pid(vcpus[vcpu].pid));
 	return t;
@@ -529,7 +529,7 @@ static void happen(void)
 	case 2:
 		groups[below(GROUPS)].scx.weight = below(4) ? magnitude() % 10001 : CGROUP_WEIGHT_DFL;
 		if (domains_used)
-			domains[below(domains_used)].packets += magnitude() >> 20;
+			domains[below(domains_used)].samples.packets += magnitude() >> 20;
 		break;
 	case 3:
 		start(do_yield, busy, NULL, 0);
@@ -636,6 +636,8 @@ static void forget_all(void)
 	memset(waited_queues, 0, sizeof(waited_queues));
 	memset(present_pcpus, 0, sizeof(present_pcpus));
 	memset(unbalanced_queues, 0, sizeof(unbalanced_queues));
+	balance_armed = false;
+	memset(mask_words, 0, sizeof(mask_words));
 	accounted = free_vcpus = free_domains = (struct list){ 0, 0 };
 	vcpus_used = domains_used = 0;
 	memset(&turn, 0, sizeof(turn));
@@ -646,6 +648,39 @@ static void forget_all(void)
 	memset(began_pid, 0, sizeof(began_pid));
 	others = (struct dsq){ NULL, NULL };
 	armed_count = 0;
+}
+
+/* As the loader finds it: groups of any size, and CPUs that are there have any numbers, others none. */
+static void draw_numbers(void)
+{
+	static const u32 sizes[] = { 1, 1, 2, 3, 4 };
+	u32 pcpu, cpu, level, pcpus_of_level = 1, count = 0;
+
+	for_each_cpu(cpu) count += rqs[cpu].there;
+	for (level = 0; level < ENGINE_LEVELS; level++) {
+		u32 most = sy_max(count / pcpus_of_level, 1);
+
+		pcpus_of_level *= sy_min(level == ENGINE_CORE ? 1 + below(2) : sizes[below(5)], most);
+		((volatile u32 *)level_pcpus)[level] = pcpus_of_level;
+	}
+	/* Now and then more than there are CPUs. */
+	count = (count + (below(2) ? 0 : below(count + 1)) + pcpus_of_level - 1) / pcpus_of_level * pcpus_of_level;
+	count = count > MAX_PCPUS ? MAX_PCPUS / pcpus_of_level * pcpus_of_level : count;
+	*(volatile u32 *)&pcpus_count = count;
+	*(volatile u32 *)&cpus_count = cpus;
+	for (pcpu = 0; pcpu < MAX_PCPUS; pcpu++)
+		pcpus[pcpu].offline = 1;
+	for_each_cpu(cpu)
+	{
+		pcpu = rqs[cpu].there ? below(count) : 0;
+		while (rqs[cpu].there && !pcpus[pcpu].offline)
+			pcpu = (pcpu + 1) % count;
+		((volatile u16 *)pcpu_of_cpu)[cpu] = pcpu;
+		if (!rqs[cpu].there)
+			continue;
+		((volatile u16 *)cpu_of_pcpu)[pcpu] = cpu;
+		pcpus[pcpu].offline = 0;
+	}
 }
 
 static void draw_kernel(void)
@@ -659,18 +694,31 @@ static void draw_kernel(void)
 	pinned_stay = below(2);
 	pins_itself = !pinned_stay || below(2);
 	cpus = 1 + below(most[below(8)]);
-	*(volatile u32 *)&pcpus_count = cpus;
 	for_each_cpu(i)
 	{
 		rqs[i].there = i == cpus / 2 || below(8) || cpus < 3;
 		rqs[i].idle = rqs[i].there;
-		pcpus[i].offline = !rqs[i].there;
 	}
+	draw_numbers();
 	for (i = 0; i < GROUPS; i++) {
 		groups[i].parent = i ? &groups[below(i)] : NULL;
 		groups[i].scx.weight = below(2) ? 0 : below(2) ? CGROUP_WEIGHT_DFL :
 								 1 + below(10000);
 	}
+}
+
+/* One after the other, each within a group. */
+static void check_queues(void)
+{
+	u32 group = engine_queue_pcpus(&engine), next = 0, i;
+
+	for (i = 0; i < engine.queues; i++) {
+		const struct engine_queue *q = &queues[i].engine;
+
+		ASSERT(q->first_pcpu == next && q->end_pcpu > next && q->first_pcpu / group == (q->end_pcpu - 1) / group);
+		next = q->end_pcpu;
+	}
+	ASSERT(next == pcpus_count);
 }
 
 static void begin_host(void)
@@ -683,6 +731,7 @@ static void begin_host(void)
 	draw_kernel();
 	calm = true;
 	ASSERT(!steelyard_init());
+	check_queues();
 	first_vcpu = vcpus_used = below(4) ? 0 : MAX_VCPUS - 1 - below(40);
 	first_domain = domains_used = below(4) ? 0 : MAX_DOMAINS - 1 - below(20);
 	calm = false;

@@ -67,8 +67,8 @@ static void check_nobody_starves(u64 since_ns, u64 slice_ns)
 		      model_now - sy_max(t->waits_ns, since_ns), waiting);
 	for_each_cpu(i)
 	{
-		bool runs = pcpus[i].engine.current != SY_NONE;
-		bool waits = rqs[i].there && !runs && takeable_here(i) != SY_NONE;
+		bool runs = rqs[i].there && pcpus[pcpu_of(i)].engine.current != SY_NONE;
+		bool waits = rqs[i].there && !runs && takeable_here(pcpu_of(i)) != SY_NONE;
 
 		if (!waits || !waited[i])
 			no_vcpu_ns[i] = model_now;
@@ -102,7 +102,7 @@ static void wake_and_block(void)
 	smooth = false;
 	settle();
 	for_each_cpu(i)
-		waited[i] &= pcpus[i].engine.current == SY_NONE;
+		waited[i] &= pcpus[pcpu_of(i)].engine.current == SY_NONE;
 }
 
 static void pass_smoothly(void)
@@ -120,7 +120,7 @@ static void pass_smoothly(void)
 		settle();
 		check_all(true);
 		for_each_cpu(i)
-			slice_ns = sy_max(slice_ns, sy_min(pcpus[i].slice_ns, TIMER_MAX_NS));
+			slice_ns = sy_max(slice_ns, sy_min(pcpus[pcpu_of(i)].slice_ns, TIMER_MAX_NS));
 		check_nobody_starves(since_ns, slice_ns);
 		wake_and_block();
 		model_now = next_event_ns();

@@ -137,7 +137,14 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                 (comparison.source) " · " (format::time(comparison.length_ns as f64)) " · "
                 (settings.pcpus) " pCPU" @if settings.pcpus != 1 { "s" }
                 " (" (settings.sockets) " × " (settings.cores_per_socket) " × "
-                (settings.threads_per_core) " sockets, cores, threads) · "
+                (settings.threads_per_core) " sockets, cores, threads"
+                @if settings.nodes_per_socket > 1 {
+                    "; " (settings.nodes_per_socket) " nodes to a socket"
+                }
+                @if settings.caches_per_node > 1 {
+                    "; " (settings.caches_per_node) " caches to a node"
+                }
+                ") · "
                 (comparison.seeds.len()) " seed" @if comparison.seeds.len() != 1 { "s" }
             }
             fieldset .policies {
@@ -148,6 +155,18 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                         span .swatch data-policy=(number) {}
                         (label)
                     }
+                }
+            }
+            @if !summary.replay.is_empty() {
+                h3 { "How far replays are off" }
+                ul .verdicts .replay {
+                    @for line in summary.replay.iter().take(MOST_GROUPS) { li { (line) } }
+                }
+            }
+            @if !comparison.assumed.is_empty() {
+                h3 { "Assumed: the recording does not say it" }
+                ul .verdicts .assumed {
+                    @for line in &comparison.assumed { li { (line) } }
                 }
             }
             @if summary.all_faults().next().is_some() {

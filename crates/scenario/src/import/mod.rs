@@ -30,7 +30,7 @@ use toml_edit::Value;
 
 use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
 use crate::load::Recordings;
-use crate::recording::{Process, Recording, Snapshots};
+use crate::recording::{Recording, Snapshots};
 
 pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
      `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
@@ -389,46 +389,48 @@ fn clamp_weight(weight: u64, notes: &mut Vec<String>) -> u32 {
     clamped as u32
 }
 
-/// Processes that used less of a CPU are left out, unless they are virtual machines.
-const LEAST_PERMILLE: u128 = 5;
+/// Runs of a recording, with as many seeds: what differs between them no replay can tell.
+const SEEDS: u32 = 5;
+/// Part of a sleep by which a seed may move its end: the replayed phases are one case of many.
+const JITTER_PERCENT: u32 = 5;
 
 fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<String> {
-    let uses_enough = |process: &Process| {
-        let permille = u128::from(process.gotten_ns()) * 1000 / u128::from(recording.elapsed_ns);
-        process.vcpus > 0 || permille >= LEAST_PERMILLE
-    };
-    let busiest = *recording.processes.iter().max_by_key(|(_, process)| process.gotten_ns())?.0;
-    let (kept, left_out): (Vec<_>, Vec<_>) = recording
-        .processes
-        .iter()
-        .partition(|(id, process)| **id == busiest || uses_enough(process));
+    if recording.processes.is_empty() {
+        return None;
+    }
     let percent = |ns: u64| 100.0 * ns as f64 / recording.elapsed_ns as f64;
     let mut text = format!("# From the recording {}: ", comment(file));
     let of_kernel = matches!(format, Format::Perf | Format::Perfetto);
-    if !of_kernel {
-        text.push_str(
-            "each domain with its vCPUs. Every vCPU\n\
-             # replays for how long it ran and slept; how long it waits is up to the policy.\n",
-        );
-    } else {
-        let _ = writeln!(
-            text,
-            "each process that used at least {} % of a CPU, and each virtual\n\
-             # machine, is a domain, and each of its threads a vCPU: those that QEMU calls `CPU n/KVM` or\n\
-             # `CPU n/TCG` first, then its emulator, input and output, and the kernel's helpers. Every thread\n\
-             # replays for how long it ran and slept; how long it waits is up to the policy.\n\
-             # Left out: {} processes that used {:.2} % of a CPU together, and {} events of other kinds.",
-            LEAST_PERMILLE as f64 / 10.0,
-            left_out.len(),
-            percent(left_out.iter().map(|(_, process)| process.gotten_ns()).sum()),
-            recording.skipped,
-        );
+    text.push_str(match of_kernel {
+        false => "each domain with its vCPUs.\n",
+        true => {
+            "each virtual machine, and each other process that used at least\n\
+             # 0.5 % of a CPU, is a domain, and each of its threads a vCPU: those that QEMU calls `CPU n/KVM` or\n\
+             # `CPU n/TCG` first, then its emulator, input and output, and the kernel's helpers. All other\n\
+             # threads are the rest of the host.\n"
+        }
+    });
+    text.push_str(
+        "# Every vCPU replays for how long it ran and slept; how long it waits is up to the policy. A seed makes\n\
+         # each sleep a little longer or shorter.\n",
+    );
+    for assumed in &recording.assumed {
+        let _ = writeln!(text, "# Assumed: {}", comment(assumed));
+    }
+    if of_kernel {
+        let _ = writeln!(text, "# Left out: {} events of other kinds.", recording.skipped);
     }
     let name = file.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(file);
     let length = Nanoseconds(recording.elapsed_ns).to_string();
-    let _ = write!(text, "name = {}\nlength = {}\n\n", quoted(name), quoted(&length));
+    let _ =
+        write!(text, "name = {}\nlength = {}\nseeds = {SEEDS}\n\n", quoted(name), quoted(&length));
     write_host(&mut text, recording.pcpus.len() as u32);
-    for (id, process) in &kept {
+    text.push_str(
+        "# What switches cost is in the recorded run times.\n\
+         costs = { context_switch = \"0 ns\", interrupt = \"0 ns\", vm_exit = \"0 ns\", cache_refill = \"0 ns\", \
+         migration = \"0 ns\", socket_migration = \"0 ns\" }\n",
+    );
+    for (id, process) in &recording.processes {
         let threads = process.times.len();
         let (name, gotten) = (comment(&process.name), percent(process.gotten_ns()));
         let vcpus = match of_kernel {
@@ -448,13 +450,16 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
                 u64::from(process.weight).clamp(limits::WEIGHT.least, limits::WEIGHT.most)
             );
         }
+        if process.ungrouped {
+            text.push_str("ungrouped = true\n");
+        }
         if process.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", process.cap_percent);
         }
         let _ = writeln!(
             text,
             "[[domain.task]]\nthreads = {threads}\n\
-             workload.replay = {{ recording = {}, process = {id} }}",
+             workload.replay = {{ recording = {}, process = {id}, jitter_percent = {JITTER_PERCENT} }}",
             quoted(file),
         );
     }

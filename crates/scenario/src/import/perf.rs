@@ -159,6 +159,12 @@ fn parse(path: &Path, mut text: impl BufRead) -> Result<(History, u64), Diagnost
                 switches += 1;
                 follower.name(previous.tid, previous.comm);
                 follower.name(next.tid, next.comm);
+                for thread in [previous, next] {
+                    if let Some(priority) = thread.priority {
+                        // Deadline tasks have a number below 0.
+                        follower.priority(thread.tid, priority.parse().ok());
+                    }
+                }
                 follower.switches(sample.cpu, previous.tid, runnable, next.tid);
             }
             Event::Wake { thread } => {
@@ -301,6 +307,8 @@ fn id(number: Option<u64>) -> Result<Option<u32>, TryFromIntError> {
 struct Thread<'a> {
     comm: &'a str,
     tid: u32,
+    /// As a switch tells it.
+    priority: Option<&'a str>,
 }
 
 enum Event<'a> {
@@ -326,9 +334,15 @@ impl<'a> Event<'a> {
         let (left, right) = fields.split_once(" ==> ")?;
         let (previous, state, next);
         if left.starts_with("prev_comm=") {
-            previous = keyed(left, "prev_comm=", " prev_pid=")?;
+            previous = Thread {
+                priority: word_after(left, " prev_prio="),
+                ..keyed(left, "prev_comm=", " prev_pid=")?
+            };
             state = left.rsplit_once(" prev_state=")?.1;
-            next = keyed(right, "next_comm=", " next_pid=")?;
+            next = Thread {
+                priority: word_after(right, " next_prio="),
+                ..keyed(right, "next_comm=", " next_pid=")?
+            };
         } else {
             previous = plain(left)?;
             state = left.rsplit_once("] ")?.1;
@@ -372,12 +386,13 @@ fn word_after<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
 /// `comm=NAME pid=N ...`
 fn keyed<'a>(fields: &'a str, comm_key: &str, tid_key: &str) -> Option<Thread<'a>> {
     let comm = fields.get(comm_key.len()..fields.rfind(tid_key)?)?;
-    Some(Thread { comm, tid: word_after(fields, tid_key)?.parse().ok()? })
+    Some(Thread { comm, tid: word_after(fields, tid_key)?.parse().ok()?, priority: None })
 }
 
 /// `NAME:N [PRIO] ...`
 fn plain(fields: &str) -> Option<Thread<'_>> {
-    let (thread, _) = fields.rsplit_once(" [")?;
+    let (thread, priority) = fields.rsplit_once(" [")?;
     let (comm, tid) = thread.rsplit_once(':')?;
-    Some(Thread { comm, tid: tid.trim().parse().ok()? })
+    let priority = priority.split_once(']').map(|(priority, _)| priority);
+    Some(Thread { comm, tid: tid.trim().parse().ok()?, priority })
 }

@@ -77,6 +77,7 @@ struct Switch<'a> {
     prev_state: i64,
     next_comm: &'a str,
     next_pid: i32,
+    next_prio: Option<i32>,
 }
 
 impl<'a> Message<'a> for Switch<'a> {
@@ -87,6 +88,7 @@ impl<'a> Message<'a> for Switch<'a> {
             4 => self.prev_state = value.number()? as i64,
             5 => self.next_comm = value.text()?,
             6 => self.next_pid = value.number()? as i32,
+            7 => self.next_prio = Some(value.number()? as i32),
             _ => {}
         }
         Ok(())
@@ -116,6 +118,7 @@ struct CompactSched<'a> {
     switch_timestamp: Vec<u64>,
     switch_prev_state: Vec<i64>,
     switch_next_pid: Vec<i32>,
+    switch_next_prio: Vec<i32>,
     intern_table: Vec<&'a str>,
     switch_next_comm_index: Vec<u32>,
     waking_timestamp: Vec<u64>,
@@ -129,6 +132,7 @@ impl<'a> Message<'a> for CompactSched<'a> {
             1 => value.numbers(|number| self.switch_timestamp.push(number)),
             2 => value.numbers(|number| self.switch_prev_state.push(number as i64)),
             3 => value.numbers(|number| self.switch_next_pid.push(number as i32)),
+            4 => value.numbers(|number| self.switch_next_prio.push(number as i32)),
             5 => {
                 self.intern_table.push(value.text()?);
                 Ok(())
@@ -186,6 +190,8 @@ enum Scheduled {
         previous: Option<u32>,
         runnable: bool,
         next: u32,
+        /// Of who runs now.
+        priority: Option<i32>,
     },
     Wake {
         tid: u32,
@@ -471,7 +477,8 @@ impl Reader {
             self.name(previous, switch.prev_comm);
             self.name(next, switch.next_comm);
             let runnable = is_runnable(switch.prev_state);
-            let switch = Scheduled::Switch { previous: Some(previous), runnable, next };
+            let (previous, priority) = (Some(previous), switch.next_prio);
+            let switch = Scheduled::Switch { previous, runnable, next, priority };
             self.events.push((time, cpu, switch));
         } else if let Some(wake) = event.sched_waking.or(event.sched_wakeup) {
             let tid = number(wake.pid);
@@ -494,7 +501,12 @@ impl Reader {
                 self.name(next, name);
             }
             let runnable = is_runnable(*state);
-            self.events.push((time, cpu, Scheduled::Switch { previous: None, runnable, next }));
+            let priority = compact.switch_next_prio.get(index).copied();
+            self.events.push((
+                time,
+                cpu,
+                Scheduled::Switch { previous: None, runnable, next, priority },
+            ));
         }
         time = 0;
         let wakes = compact.waking_timestamp.iter().zip(&compact.waking_pid);
@@ -524,7 +536,11 @@ impl Reader {
         for (time, cpu, event) in self.events {
             follower.advance(time - first);
             match event {
-                Scheduled::Switch { previous, runnable, next } => {
+                Scheduled::Switch { previous, runnable, next, priority } => {
+                    if let Some(priority) = priority {
+                        // Deadline tasks have a number below 0.
+                        follower.priority(next, priority.try_into().ok());
+                    }
                     let before = running.insert(cpu, next);
                     // In the compact form it is whoever came last; who that was at first is not told.
                     let previous = previous.or(before).unwrap_or(0);

@@ -9,6 +9,7 @@ use steelyard_policy::ffi;
 
 use crate::engine::{self, Host};
 use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
+use crate::topology::Level;
 
 use super::{EPOCH_NS, Simulation};
 
@@ -247,11 +248,12 @@ impl Simulation {
         let ran_on = target.engine.ran_on;
         if ran_on != Number::NONE && ran_on != pcpu {
             target.times.migrations += 1;
-            if !self.topology.same_socket(ran_on, pcpu) {
-                target.debt_ns += costs.socket_migration.0;
-            } else if !self.topology.same_core(ran_on, pcpu) {
-                target.debt_ns += costs.migration.0;
-            }
+            target.debt_ns += match self.topology.distance(ran_on, pcpu) {
+                Some(Level::Core) => 0,
+                Some(Level::Cache) => costs.migration.0,
+                Some(Level::Node | Level::Socket) => costs.cache_migration.0,
+                None => costs.socket_migration.0,
+            };
         }
         self.end_wait(vcpu);
         self.guest_start(vcpu);

@@ -157,6 +157,7 @@ struct Domain {
     tasks: Range<TaskNumber>,
     name: String,
     weight: u32,
+    ungrouped: bool,
     cap_percent: u32,
     /// Packets received and late waits so far.
     packets: u64,
@@ -368,8 +369,7 @@ impl Simulation {
         let host = &mut self.host;
         host.began_ns = EPOCH_NS;
         host.pcpus = self.topology.pcpus;
-        host.threads_per_core = self.topology.threads_per_core;
-        host.pcpus_per_socket = self.topology.pcpus_per_socket;
+        host.level_pcpus = self.topology.level_pcpus;
         host.queues = self.queues.len() as u32;
         host.tables = engine::Tables {
             vcpus: self.vcpus.as_mut_ptr().cast(),
@@ -409,6 +409,7 @@ impl Simulation {
             // 0 would be "not asked"; 1 ns is less than any credit.
             boost_limit_ns: config.boost.as_ref().map_or(0, |boost| boost.limit.0.max(1)),
             boost_percent: config.boost.as_ref().map_or(0, |boost| boost.ratio_percent.into()),
+            ungrouped: config.ungrouped.into(),
         };
         let first_vcpu = self.vcpus.next();
         let first_task = self.tasks.next();
@@ -420,6 +421,7 @@ impl Simulation {
             },
             name: config.name.clone(),
             weight: config.weight,
+            ungrouped: config.ungrouped,
             cap_percent: config.cap_percent,
             packets: 0,
             late_waits: 0,

@@ -315,7 +315,7 @@ impl Simulation {
                 |&pcpu: &PcpuNumber| masks().any(|m| self.sets[m as usize].contains(pcpu));
             self.pcpus.numbers().filter(allowed).map(|pcpu| pcpu.0).collect()
         });
-        Usable { percent, pcpus }
+        Usable { percent, pcpus, ungrouped: domain.ungrouped }
     }
 
     /// What the policy says of each vCPU now, domain by domain.

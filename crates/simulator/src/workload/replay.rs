@@ -20,6 +20,11 @@ pub struct Replay {
     /// The recorded process whose threads are replayed.
     #[schemars(range(min = limits::PROCESS.least, max = limits::PROCESS.most))]
     pub process: u32,
+    /// Each sleep is longer or shorter by up to so many percent, and by 1 ms at most: the recorded phases are one
+    /// case of many.
+    #[serde(default)]
+    #[schemars(range(min = limits::JITTER_PERCENT.least, max = limits::JITTER_PERCENT.most))]
+    pub jitter_percent: u32,
     /// What was recorded, one item per thread; filled in by whoever reads the recording.
     #[serde(skip)]
     pub threads: Vec<Arc<ReplayThread>>,
@@ -34,6 +39,9 @@ pub struct ReplayThread {
     pub bursts: Vec<Burst>,
 }
 
+/// The most by which a sleep is made longer or shorter.
+const MOST_JITTER_NS: u64 = 1_000_000;
+
 /// Runs, then sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
@@ -45,6 +53,7 @@ pub struct Burst {
 
 pub(super) struct Program {
     threads: Vec<Thread>,
+    jitter_percent: u32,
     bursts: Times,
     worked_ns: u64,
 }
@@ -65,7 +74,16 @@ impl Program {
             running: None,
         };
         let threads = config.threads.iter().map(thread).collect();
-        Program { threads, bursts: Times::new(), worked_ns: 0 }
+        let jitter_percent = config.jitter_percent;
+        Program { threads, jitter_percent, bursts: Times::new(), worked_ns: 0 }
+    }
+
+    fn sleep(&self, recorded_ns: u64, guest: &mut Guest<'_>) -> Step {
+        // Only so much of it is drawn, and the rest is what it is.
+        let percent = u64::from(self.jitter_percent).max(1);
+        let drawn_ns = recorded_ns.min(MOST_JITTER_NS.saturating_mul(100) / percent);
+        let moved_ns = guest.random.jitter(drawn_ns, self.jitter_percent);
+        Step::Sleep((recorded_ns - drawn_ns).saturating_add(moved_ns).max(1))
     }
 }
 
@@ -75,11 +93,12 @@ impl super::Program for Program {
         if let Some((burst, began_ns)) = thread.running.take() {
             self.bursts.record(guest.now_ns - began_ns);
             self.worked_ns += burst.run_ns;
-            return Step::Sleep(burst.sleep_ns.max(1));
+            return self.sleep(burst.sleep_ns, guest);
         }
         let Some(position) = thread.position else {
             thread.position = Some(0);
-            return Step::Sleep(thread.recorded.first_wake_ns.max(1));
+            let first_wake_ns = thread.recorded.first_wake_ns;
+            return self.sleep(first_wake_ns, guest);
         };
         let Some(&burst) = thread.recorded.bursts.get(position) else {
             return Step::End;

@@ -54,6 +54,7 @@ pub fn no_costs() -> Costs {
         vm_exit: Nanoseconds(0),
         cache_refill: Nanoseconds(0),
         migration: Nanoseconds(0),
+        cache_migration: Nanoseconds(0),
         socket_migration: Nanoseconds(0),
         ..Costs::default()
     }

@@ -81,6 +81,10 @@ pub struct Domain {
     /// CPUs that its vCPUs may use; empty: all.
     #[serde(default)]
     pub pin: Vec<usize>,
+    /// It leaves its guest after each round, where its VMM pauses: for machines that intercept a guest's own
+    /// pauses, which so end no emulated processor's turn.
+    #[serde(default)]
+    pub exits: bool,
 }
 
 fn default_weight() -> u32 {

@@ -51,6 +51,7 @@ pub fn run(
         let vcpu = vcpus.next();
         let mut pace = Pace::new(domain, index);
         let pin = domain.pin.clone();
+        let exits = domain.exits;
         let begin_ns = start_ns + domain.start_ns;
         threads.push(thread::spawn(move || -> io::Result<()> {
             become_vcpu(index, &pin)?;
@@ -60,6 +61,9 @@ pub fn run(
                     match vcpu.run() {
                         Ok(VcpuExit::IoOut(..)) => {
                             pace.sleep_if_due();
+                            if exits {
+                                std::hint::spin_loop();
+                            }
                             let mut registers = vcpu.get_regs()?;
                             registers.rcx = pace.rounds();
                             vcpu.set_regs(&registers)?;
@@ -119,7 +123,8 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
-        let code: &[u8] = if domain.sleep_ns > 0 { &COMPUTE_AND_ASK } else { &COMPUTE };
+        let asks = domain.sleep_ns > 0 || domain.exits;
+        let code: &[u8] = if asks { &COMPUTE_AND_ASK } else { &COMPUTE };
         ptr::copy_nonoverlapping(
             code.as_ptr(),
             memory.cast::<u8>().add(CODE_AT as usize),

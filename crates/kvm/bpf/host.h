@@ -15,6 +15,8 @@ u64 idle_pcpus[PCPU_WORDS];
 u64 waited_queues[PCPU_WORDS];
 u64 present_pcpus[PCPU_WORDS];
 u64 unbalanced_queues[PCPU_WORDS];
+bool balance_armed; /* the timer is set that serves those */
+u64 mask_words[PCPU_WORDS]; /* of a thread that is looked at, by the kernel's numbers */
 struct list accounted; /* domains, as accounting visits them */
 struct list free_vcpus;
 struct list free_domains;
@@ -96,6 +98,19 @@ HOST_FN struct pcpu *pcpu_at(u32 pcpu)
 	return &pcpus[pcpu & (MAX_PCPUS - 1)];
 }
 
+/* The engine's number of a CPU, the kernel's of a pCPU that is there. */
+HOST_FN u32 pcpu_of(u32 cpu)
+{
+	barrier_var(cpu);
+	return pcpu_of_cpu[cpu & (MAX_PCPUS - 1)];
+}
+
+HOST_FN u32 kernel_cpu(u32 pcpu)
+{
+	barrier_var(pcpu);
+	return cpu_of_pcpu[pcpu & (MAX_PCPUS - 1)];
+}
+
 /*
  * The loader's policy. To the verifier it is constant and what does not concern this policy is dead
  * code; the compiler must not take the zeros above for its value.
@@ -135,67 +150,30 @@ HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
 
 /* ---- Lists ---- */
 
-HOST_FN void insert_after(struct list *list, u32 which, u32 vcpu, u32 after)
+/* Of the item with this number plus 1 in a list of this kind. */
+HOST_FN struct link *link_at(u32 which, u32 item)
 {
-	struct link *link = &vcpu_at(vcpu)->links[which];
-	u32 next = after ? vcpu_at(after - 1)->links[which].next : list->first;
+	return which == OF_DOMAINS ? &domain_at(item - 1)->link : &vcpu_at(item - 1)->links[which];
+}
+
+/* `after` as links name it; 0: first. */
+HOST_FN void insert_after(struct list *list, u32 which, u32 number, u32 after)
+{
+	struct link *link = link_at(which, number + 1);
+	u32 next = after ? link_at(which, after)->next : list->first;
 
 	link->previous = after;
 	link->next = next;
-	if (after)
-		vcpu_at(after - 1)->links[which].next = vcpu + 1;
-	else
-		list->first = vcpu + 1;
-	if (next)
-		vcpu_at(next - 1)->links[which].previous = vcpu + 1;
-	else
-		list->last = vcpu + 1;
+	*(after ? &link_at(which, after)->next : &list->first) = number + 1;
+	*(next ? &link_at(which, next)->previous : &list->last) = number + 1;
 }
 
-HOST_FN void take_out(struct list *list, u32 which, u32 vcpu)
+HOST_FN void take_out(struct list *list, u32 which, u32 number)
 {
-	struct link link = vcpu_at(vcpu)->links[which];
+	struct link link = *link_at(which, number + 1);
 
-	if (link.previous)
-		vcpu_at(link.previous - 1)->links[which].next = link.next;
-	else
-		list->first = link.next;
-	if (link.next)
-		vcpu_at(link.next - 1)->links[which].previous = link.previous;
-	else
-		list->last = link.previous;
-}
-
-/* The same of a list of domains. */
-HOST_FN void insert_domain(struct list *list, u32 domain, bool first)
-{
-	struct link *link = &domain_at(domain)->link;
-	u32 next = first ? list->first : 0, previous = first ? 0 : list->last;
-
-	link->next = next;
-	link->previous = previous;
-	if (previous)
-		domain_at(previous - 1)->link.next = domain + 1;
-	else
-		list->first = domain + 1;
-	if (next)
-		domain_at(next - 1)->link.previous = domain + 1;
-	else
-		list->last = domain + 1;
-}
-
-HOST_FN void take_out_domain(struct list *list, u32 domain)
-{
-	struct link link = domain_at(domain)->link;
-
-	if (link.previous)
-		domain_at(link.previous - 1)->link.next = link.next;
-	else
-		list->first = link.next;
-	if (link.next)
-		domain_at(link.next - 1)->link.previous = link.previous;
-	else
-		list->last = link.previous;
+	*(link.previous ? &link_at(which, link.previous)->next : &list->first) = link.next;
+	*(link.next ? &link_at(which, link.next)->previous : &list->last) = link.previous;
 }
 
 /* In walks over vCPUs *place is the number of the last one, plus 1. */
@@ -240,8 +218,8 @@ HOST_FN void host_account_first(struct engine *e, u32 place)
 {
 	u32 domain = (place == SY_NONE ? accounted.last : domain_at(place - 1)->link.previous) - 1;
 
-	take_out_domain(&accounted, domain);
-	insert_domain(&accounted, domain, true);
+	take_out(&accounted, OF_DOMAINS, domain);
+	insert_after(&accounted, OF_DOMAINS, domain, 0);
 }
 
 /* ---- Queues ---- */
@@ -341,27 +319,28 @@ HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 {
 	pcpu_at(pcpu)->kicks++;
-	scx_bpf_kick_cpu(pcpu, pcpu_at(pcpu)->engine.current == SY_NONE ? 0 : SCX_KICK_PREEMPT);
+	scx_bpf_kick_cpu(kernel_cpu(pcpu), pcpu_at(pcpu)->engine.current == SY_NONE ? 0 : SCX_KICK_PREEMPT);
 }
 
 /*
  * A timer is never stopped: that would wait for its callback, which may wait for the lock. Whoever is
  * called too early sees that nothing is due yet.
  */
-HOST_FN void start_timer(void *map, u32 key, u64 at_ns, u64 flags)
+HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 flags)
 {
 	struct timer *timer = bpf_map_lookup_elem(map, &key);
 	u64 now = bpf_ktime_get_ns();
 
-	if (timer && at_ns)
-		bpf_timer_start(&timer->timer, at_ns > now + SOONEST_NS ? at_ns - now : SOONEST_NS, flags);
+	return timer && at_ns &&
+	       !bpf_timer_start(&timer->timer, at_ns > now + SOONEST_NS ? at_ns - now : SOONEST_NS, flags);
 }
 
-/* By a timer of its own, which serves all queues. */
+/* By a timer of its own, which serves all queues; started anew it would be put off. */
 HOST_FN void host_balance(struct engine *e, u32 queue)
 {
 	set_bit_of(unbalanced_queues, queue, true);
-	start_timer(&balance_timer, 0, 1, 0);
+	if (!balance_armed)
+		balance_armed = start_timer(&balance_timer, 0, 1, 0);
 }
 
 HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
@@ -422,96 +401,39 @@ HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 	return in_kernel;
 }
 
-/* Since when it is kept from waiting in a queue, though it would. */
-HOST_FN u64 parked_since_ns(const struct vcpu *v)
+HOST_FN struct engine_met *host_met(struct engine *e, u32 vcpu)
 {
-	return sy_max(v->engine.parked_ns, v->engine.since_ns);
+	return &vcpu_at(vcpu)->met;
 }
 
-HOST_FN bool waits_parked(const struct vcpu *v)
+HOST_FN struct engine_samples *host_samples(struct engine *e, u32 domain)
 {
-	return v->engine.parked && v->engine.status == ENGINE_WAITING;
-}
-
-HOST_FN void end_wait(struct vcpu *v, u64 now)
-{
-	u64 wait_ns = now - v->engine.since_ns;
-
-	v->waited_ns += wait_ns;
-	if (waits_parked(v))
-		v->parked_ns += now - parked_since_ns(v);
-	v->worst_wait_ns = sy_max(v->worst_wait_ns, wait_ns);
-	v->waits++;
-	v->late_waits += wait_ns > sy_late_ns(host_policy(&engine));
+	return &domain_at(domain)->samples;
 }
 
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
 {
-	struct vcpu *v = vcpu_at(vcpu);
-
-	v->blocked_ns += now - v->engine.since_ns;
+	measure_wakes(e, vcpu, now);
 }
 
 HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 {
-	struct vcpu *v = vcpu_at(vcpu);
-
-	end_wait(v, now);
-	v->switches++;
-	v->migrations += v->engine.ran_on != SY_NONE && v->engine.ran_on != pcpu;
+	measure_starts(e, vcpu, pcpu, now);
 }
 
 HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now)
 {
-	struct vcpu *v = vcpu_at(vcpu);
-
-	if (pcpu == SY_NONE) {
-		end_wait(v, now);
-		return;
-	}
-	v->gotten_ns += now - v->engine.since_ns;
-	v->preemptions += status == ENGINE_WAITING;
+	measure_stops(e, vcpu, pcpu, status, now);
 }
 
 HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
 {
-	struct vcpu *v = vcpu_at(vcpu);
-
-	v->parked_ns += now - parked_since_ns(v);
-}
-
-/* What happened to the vCPU since it was seen first. */
-HOST_FN void add_sums(const struct vcpu *v, struct sy_sample *sums, u64 now)
-{
-	u64 since_ns = now - v->engine.since_ns;
-
-	sums->gotten_ns += v->gotten_ns;
-	sums->waited_ns += v->waited_ns - v->parked_ns;
-	sums->waits += v->waits;
-	sums->late_waits += v->late_waits;
-	if (v->engine.status == ENGINE_RUNNING)
-		sums->gotten_ns += since_ns;
-	if (v->engine.status == ENGINE_WAITING)
-		sums->waited_ns += since_ns - (waits_parked(v) ? now - parked_since_ns(v) : 0);
+	measure_unparks(e, vcpu, now);
 }
 
 HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now)
 {
-	struct domain *d = domain_at(domain);
-	struct sy_sample sums = d->departed;
-	u32 place = 0, vcpu;
-
-	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE)
-		add_sums(vcpu_at(vcpu), &sums, now);
-	sample->interval_ns = now - d->sampled.interval_ns;
-	sample->gotten_ns = sums.gotten_ns - d->sampled.gotten_ns;
-	sample->waited_ns = sums.waited_ns - d->sampled.waited_ns;
-	sample->packets = d->packets - d->sampled.packets;
-	sample->waits = sums.waits - d->sampled.waits;
-	sample->late_waits = sums.late_waits - d->sampled.late_waits;
-	sums.interval_ns = now;
-	sums.packets = d->packets;
-	d->sampled = sums;
+	measure_sample(e, domain, sample, now);
 }
 
 #endif

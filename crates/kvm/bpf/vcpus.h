@@ -51,15 +51,19 @@ static __always_inline struct sy_settings settings_of(u32 weight)
 	return settings;
 }
 
-/* The set of pCPUs that a thread may use, of those that are there. */
+/* With the lock held: the set of pCPUs that a thread may use, of those that are there. */
 static __always_inline void allow(u32 vcpu, const struct cpumask *mask)
 {
-	struct vcpu *v = vcpu_at(vcpu);
-	u32 word;
+	u32 pcpu;
 
-	bpf_probe_read_kernel(v->allowed, (pcpus_count + 63) / 64 * sizeof(u64), mask->bits);
-	for (word = 0; word < PCPU_WORDS; word++)
-		v->allowed[word] &= present_pcpus[word];
+	bpf_probe_read_kernel(mask_words, (cpus_count + 63) / 64 * sizeof(u64), mask->bits);
+	for (pcpu = host_zero(&engine); pcpu < pcpus_count && can_loop; pcpu++) {
+		u32 cpu = kernel_cpu(pcpu);
+		bool present = *word_of(present_pcpus, pcpu / 64) >> pcpu % 64 & 1;
+
+		set_bit_of(vcpu_at(vcpu)->allowed, pcpu,
+			   present && *word_of(mask_words, cpu / 64) >> cpu % 64 & 1);
+	}
 }
 
 /* With the lock held: the domain of the process, made if it is not there. SY_NONE: no slot is free. */
@@ -77,7 +81,7 @@ static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 	}
 	if (free_domains.first) {
 		found = free_domains.first - 1;
-		take_out_domain(&free_domains, found);
+		take_out(&free_domains, OF_DOMAINS, found);
 	} else if (domains_used < MAX_DOMAINS) {
 		found = domains_used++;
 	} else {
@@ -87,8 +91,8 @@ static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 	__builtin_memset(d, 0, sizeof(*d));
 	d->pid = pid;
 	d->cgroup_weight = weight;
-	d->sampled.interval_ns = now;
-	insert_domain(&accounted, found, false);
+	d->samples.sampled.interval_ns = now;
+	insert_after(&accounted, OF_DOMAINS, found, accounted.last);
 	engine_domain_begin(&engine, found, &settings, 1, now);
 	return found;
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `steelyard advise`: what hurts whom on a host, and what to change (crate `steelyard-advise`).
+
+use rayon::prelude::*;
+use steelyard_advise::{Question, Toolstack, advise, text};
+use steelyard_boundary::text::told;
+use steelyard_policy::Policy;
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Options, load};
+use steelyard_simulator::Simulation;
+use steelyard_simulator::config::Setup;
+use steelyard_simulator::measure::Run;
+
+use crate::arguments::Advise;
+use crate::compare::{FIRST_SEED, pool, within_memory};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
+/// Seeds where neither input nor command line asks for more: fewer say nothing of chance.
+const LEAST_SEEDS: u32 = 3;
+
+pub fn run(arguments: &Advise, interrupt: &Interrupt) -> Result<(), Failure> {
+    let options = Options {
+        policies: arguments.simulated.own.iter().cloned().collect(),
+        seeds: arguments.simulated.seeds.map(u32::from),
+        set: arguments.simulated.set.clone(),
+        own: arguments.simulated.own.clone(),
+    };
+    let input = load(&arguments.input, &options)?;
+    let seeds = arguments.simulated.seeds.map_or(input.seeds.max(LEAST_SEEDS), u32::from);
+    let own = input.own.as_ref();
+    let is_own = |policy: &&LabelledPolicy| own.is_none_or(|own| policy.label == own.label);
+    let Some(now) = input.policies.iter().find(is_own) else { return Ok(()) };
+    let label = match own.is_some_and(|own| own.assumed) {
+        true => format!("{} (assumed: --own tells)", now.label),
+        false => now.label.clone(),
+    };
+    let question = Question {
+        setup: &input.setup,
+        policy: &now.policy,
+        label: &label,
+        recorded: input.recorded.as_ref(),
+        toolstack: Toolstack::of(now.policy.discipline().name),
+    };
+    let pool = pool(within_memory(arguments.simulated.threads, std::slice::from_ref(&input)))?;
+    let bar = terminal::bar();
+    interrupt.set_bar(&bar);
+    let mut simulate = |hosts: &[(&Setup, &Policy)]| -> Result<Vec<Vec<Run>>, Failure> {
+        bar.reset();
+        bar.set_length(hosts.len() as u64 * u64::from(seeds));
+        bar.set_message("Simulating");
+        let seeds = FIRST_SEED..FIRST_SEED + u64::from(seeds);
+        pool.install(|| {
+            let host = |&(setup, policy): &(&Setup, &Policy)| {
+                let run = |seed| {
+                    let mut simulation = Simulation::new(setup, policy, seed)
+                        .map_err(|error| Diagnostic::of_file(&input.name, error.to_string()))?;
+                    simulation.run_until(input.length.0);
+                    bar.inc(1);
+                    Ok(simulation.measure())
+                };
+                seeds.clone().into_par_iter().map(run).collect()
+            };
+            hosts.par_iter().with_max_len(1).map(host).collect()
+        })
+    };
+    let advice = advise(&question, &mut simulate)?;
+    bar.finish_and_clear();
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&advice)
+            .map_err(|error| Failure::System { what: "write JSON", error: error.to_string() })?;
+        return terminal::print_json(&format!("{text}\n"));
+    }
+    terminal::print(&text(&advice, &told(&arguments.input).to_string(), arguments.all))
+}

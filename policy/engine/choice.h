@@ -216,6 +216,12 @@ ENGINE_CALL int engine_settle(ENGINE, u32 vcpu, u64 now)
 	return 0;
 }
 
+/* Whether the pCPU is on the way to a choice, with nobody to go on. */
+ENGINE_FN bool engine_is_claimed(const struct engine_pcpu *c)
+{
+	return c->interrupted && c->current == SY_NONE;
+}
+
 /* Who ran waits again, or is parked, or moves. */
 ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 {
@@ -229,9 +235,9 @@ ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 	if (v->saving)
 		return;
 	engine_settle(e, vcpu, now);
-	/* Where it was to go is gone, and it is back: this pCPU has chosen without it. */
-	if (move_to != SY_NONE && v->state.pcpu != move_to &&
-	    v->queue == host_pcpu(e, pcpu)->queue)
+	/* Nobody is on the way to it where it was to go, and it may run here, where was chosen without it. */
+	if (move_to != SY_NONE && v->queued && v->queue == host_pcpu(e, pcpu)->queue &&
+	    engine_may_use(e, vcpu, pcpu) && !engine_is_claimed(host_pcpu(e, v->state.pcpu)))
 		engine_interrupt(e, pcpu);
 }
 
@@ -296,8 +302,7 @@ ENGINE_CALL u64 engine_slice_ns(ENGINE, u32 pcpu, u64 now)
 	return sy_max(slice_ns, 1);
 }
 
-/* How many pCPUs of its queue that the waiting vCPU may use are on the way to a choice, with nobody
- * to go on. */
+/* How many pCPUs of its queue that the waiting vCPU may use are claimed. */
 ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_queue *q)
 {
 	u32 awaited = host_zero(e), pcpu;
@@ -305,7 +310,7 @@ ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_que
 	for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
 		struct engine_pcpu *c = host_pcpu(e, pcpu);
 
-		awaited += c->interrupted && c->current == SY_NONE && engine_may_use(e, vcpu, pcpu);
+		awaited += engine_is_claimed(c) && engine_may_use(e, vcpu, pcpu);
 	}
 	return awaited;
 }
@@ -361,7 +366,8 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
 				      now);
 	engine_bring_back(e, pcpu, ran);
-	if (ran != SY_NONE && host_vcpu(e, ran)->requeue && !host_vcpu(e, ran)->parked) {
+	if (ran != SY_NONE && host_vcpu(e, ran)->requeue && !host_vcpu(e, ran)->parked &&
+	    host_vcpu(e, ran)->move_to == SY_NONE) {
 		engine_stop(e, pcpu, now);
 		ran = SY_NONE;
 	}

@@ -45,17 +45,20 @@ core-check: ## the core compiles for user space, kernel and hypervisor, BPF
 	@scripts/core-check
 
 .PHONY: sanitizers
-sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries, with AddressSanitizer and UndefinedBehaviorSanitizer
+sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries and on threads, with the compiler's sanitizers
 	@echo "== sanitizers"
 	@mkdir -p $(target)
-	while read -r name source; do \
+	while read -r name sanitizers source; do \
 		gcc -std=gnu11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
-			-fsanitize=address,undefined -fno-sanitize-recover=all -I. -Ipolicy -Ixen/tests/include \
+			-fsanitize=$$sanitizers -fno-sanitize-recover=all -I. -Ipolicy -Ixen/tests/include \
 			-Icrates/kvm/tests/model/include $$source -o $(target)/$$name; \
-	done < <(printf '%s\n' 'adversary policy/tests/adversary.c' 'model xen/tests/model.c' \
-		'linux-model crates/kvm/tests/model/model.c')
+	done < <(printf '%s\n' 'adversary address,undefined policy/tests/adversary.c' \
+		'model address,undefined xen/tests/model.c' \
+		'linux-model address,undefined crates/kvm/tests/model/model.c' \
+		'threads thread policy/tests/threads.c')
 	printf '%s\n' 'adversary 1000000' 'model 500000' 'linux-model 200000' | \
 		xargs -P 2 -I{} sh -c '$(target)/{} $(seeds)'
+	setarch --addr-no-randomize $(target)/threads 20 $$(seq 40)
 
 .PHONY: doc
 doc: ## the documentation of the crates, in target/doc

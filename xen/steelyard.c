@@ -25,9 +25,9 @@
  *
  * Locking
  *
- * One lock per instance of the scheduler, which is the schedule lock of all its pCPUs: most requests
- * reach more than one queue, and one lock needs no ordering between them. It protects everything
- * that is reached from struct host, and is held, with interrupts off, in every call into the core.
+ * One lock per instance of the scheduler, which is the schedule lock of all its pCPUs. It protects everything
+ * that is reached from struct host, and is held, with interrupts off, in every call into the engine, which
+ * would make do with one per queue (policy/engine/host.h).
  *
  * Ordering: hypfs lock, then `hosts_lock` (the list of instances), then an instance's lock, then the
  * locks of Xen's timers. A schedule lock of another scheduler may be held when one here is taken

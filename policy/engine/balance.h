@@ -66,9 +66,10 @@ ENGINE_CALL u32 engine_best_to_move(ENGINE, u32 from, u32 to, u64 now)
 
 		if (v->move_to != SY_NONE || v->saving)
 			continue;
-		gain = sy_balance_gain(host_policy(e), &host_queue(e, from)->state,
-				       &host_queue(e, to)->state, engine_domain_of(e, v), &v->state,
-				       now);
+		gain = ENGINE_WITH_DOMAIN(e, v->domain,
+					  sy_balance_gain(host_policy(e), &host_queue(e, from)->state,
+							  &host_queue(e, to)->state, engine_domain_of(e, v),
+							  &v->state, now));
 		leaves = !engine_prefers_queue(e, vcpu, to) && engine_prefers_queue(e, vcpu, from);
 		if (gain <= (leaves ? greatest_leaving : greatest) || engine_usable(e, vcpu, to) == SY_NONE)
 			continue;
@@ -83,7 +84,7 @@ ENGINE_CALL u32 engine_best_to_move(ENGINE, u32 from, u32 to, u64 now)
 	return best == SY_NONE && host_queue(e, from)->state.queued ? best_leaving : best;
 }
 
-/* Moves that one, if there is one. */
+/* Moves that one, if there is one; both are held. */
 ENGINE_CALL bool engine_move_best(ENGINE, u32 from, u32 to, u64 now)
 {
 	u32 best = engine_best_to_move(e, from, to, now), pcpu;
@@ -96,12 +97,8 @@ ENGINE_CALL bool engine_move_best(ENGINE, u32 from, u32 to, u64 now)
 	if (v->status == ENGINE_RUNNING) {
 		v->move_to = pcpu;
 		engine_interrupt(e, v->ran_on);
-	} else if (v->queued) {
-		engine_dequeue(e, best);
-		engine_assign(e, best, pcpu, now);
-		engine_queue_up(e, best, now);
 	} else {
-		engine_assign(e, best, pcpu, now);
+		engine_move(e, best, pcpu, now);
 	}
 	return true;
 }
@@ -144,22 +141,33 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 	for (other = from; host_goes_on(e) && other < end; other++) {
 		u64 load;
 
-		if (!host_queue(e, other)->state.pcpus)
+		/* One that is not to be had is left out, as in Xen's balance_load(). */
+		if (!engine_reach(e, queue, other))
 			continue;
-		load = engine_load(e, other, now);
-		if (load > most_load) {
-			most_load = load;
-			most = other;
+		if (host_queue(e, other)->state.pcpus) {
+			load = engine_load(e, other, now);
+			if (load > most_load) {
+				most_load = load;
+				most = other;
+			}
+			if (load < least_load) {
+				least_load = load;
+				least = other;
+			}
 		}
-		if (load < least_load) {
-			least_load = load;
-			least = other;
-		}
+		engine_let_go(e, queue, other);
 	}
-	if (most != queue && engine_move_best(e, most, queue, now))
-		return;
-	if (least != queue)
+	if (most != queue && engine_reach(e, queue, most)) {
+		bool moved = engine_move_best(e, most, queue, now);
+
+		engine_let_go(e, queue, most);
+		if (moved)
+			return;
+	}
+	if (least != queue && engine_reach(e, queue, least)) {
 		engine_move_best(e, queue, least, now);
+		engine_let_go(e, queue, least);
+	}
 }
 
 /*
@@ -169,12 +177,17 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
  */
 ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
 {
-	bool awaited = host_queue(e, host_pcpu(e, pcpu)->queue)->state.queued, shared = false;
+	u32 queue = host_queue_at(e, pcpu);
+	bool awaited = host_queue(e, queue)->state.queued, shared = false;
 	bool leaves;
 	u32 threads = e->level_pcpus[ENGINE_CORE], first = pcpu - pcpu % threads, to, i;
 
-	for (i = first; host_goes_on(e) && i < first + threads; i++)
+	for (i = first; host_goes_on(e) && i < first + threads; i++) {
+		if (!engine_reach(e, queue, host_queue_at(e, i)))
+			continue;
 		shared |= i != pcpu && host_pcpu(e, i)->current != SY_NONE;
+		engine_let_go(e, queue, host_queue_at(e, i));
+	}
 	if (!awaited && !shared)
 		return;
 	to = engine_nearest_idle(e, vcpu, host_zero(e), e->pcpus);

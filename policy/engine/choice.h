@@ -59,16 +59,27 @@ ENGINE_CALL u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 	return best == SY_NONE ? first : best;
 }
 
+/* What a search for somebody in other queues meets with. */
+struct engine_search {
+	u32 averse; /* the first one who would rather be elsewhere, or SY_NONE */
+	u32 averse_queue;
+	bool missed; /* a queue was not to be had */
+};
+
 /*
- * Who comes from this other queue, or SY_NONE. Who would rather be elsewhere comes if nobody else
- * of all queues does, as in Xen's csched_load_balance(): the first of these is noted in *averse.
+ * Who comes from this other queue, which stays held then, or SY_NONE. Who would rather be elsewhere comes if
+ * nobody else of all queues does, as in Xen's csched_load_balance().
  */
-ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chosen, u32 *averse,
-				u64 now)
+ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chosen,
+				struct engine_search *search, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	u32 place = 0, vcpu;
 
+	if (!engine_reach(e, c->queue, queue)) {
+		search->missed = true;
+		return SY_NONE;
+	}
 	while ((vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
 		enum sy_verdict verdict;
 
@@ -78,17 +89,36 @@ ENGINE_FN u32 engine_steal_from(struct engine *e, u32 queue, u32 pcpu, u32 chose
 				   &host_queue(e, queue)->state, &host_vcpu(e, vcpu)->state, now);
 		if (verdict == SY_TAKE && !engine_averse(e, vcpu, pcpu))
 			return vcpu;
-		if (verdict == SY_TAKE && *averse == SY_NONE)
-			*averse = vcpu;
+		if (verdict == SY_TAKE && search->averse == SY_NONE) {
+			search->averse = vcpu;
+			search->averse_queue = queue;
+		}
 		if (verdict == SY_STOP)
 			break;
 	}
+	engine_let_go(e, c->queue, queue);
+	return SY_NONE;
+}
+
+/* That one comes, if it still waits; its queue stays held then. */
+ENGINE_FN u32 engine_steal_averse(struct engine *e, u32 pcpu, struct engine_search *search)
+{
+	u32 own = host_queue_at(e, pcpu), vcpu = search->averse, queue;
+
+	if (vcpu == SY_NONE)
+		return SY_NONE;
+	queue = host_try_queue_of(e, own, vcpu);
+	if (queue == search->averse_queue && host_vcpu(e, vcpu)->queued && engine_takeable(e, vcpu, pcpu))
+		return vcpu;
+	search->missed = true;
+	if (queue != SY_NONE)
+		engine_let_go(e, own, queue);
 	return SY_NONE;
 }
 
 /* The same of the queues from `from` on and before `end`. */
 ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu, u32 chosen,
-				  u32 *averse, u64 now)
+				  struct engine_search *search, u64 now)
 {
 	while (host_goes_on(e) && from < end) {
 		u64 waited = host_waited_queues(e, from / 64) >> from % 64;
@@ -101,7 +131,7 @@ ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu,
 		from += (u32)__builtin_ctzll(waited);
 		if (from >= end)
 			break;
-		vcpu = engine_steal_from(e, from, pcpu, chosen, averse, now);
+		vcpu = engine_steal_from(e, from, pcpu, chosen, search, now);
 		if (vcpu != SY_NONE)
 			return vcpu;
 		from++;
@@ -111,12 +141,13 @@ ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu,
 
 /*
  * Who comes from another queue, nearest first, of those as near in turn from the next one on, as Xen's
- * csched_load_balance() goes from node to node; or SY_NONE. Only queues of one pCPU, which have its number, are stolen
- * from.
+ * csched_load_balance() goes from node to node; or SY_NONE. Its queue is held then. Only queues of one pCPU, which
+ * have its number, are stolen from. A pCPU with nobody looks again where it could not.
  */
 ENGINE_CALL u32 engine_steal(ENGINE, u32 pcpu, u32 chosen, u64 now)
 {
-	u32 pcpus = 1, first = pcpu, end = pcpu + 1, averse = SY_NONE, vcpu;
+	struct engine_search search = { .averse = SY_NONE };
+	u32 pcpus = 1, first = pcpu, end = pcpu + 1, vcpu;
 
 	do {
 		u32 wider, wider_end;
@@ -124,13 +155,32 @@ ENGINE_CALL u32 engine_steal(ENGINE, u32 pcpu, u32 chosen, u64 now)
 		pcpus = engine_wider(e, pcpus);
 		wider = pcpu - pcpu % pcpus;
 		wider_end = wider + pcpus;
-		vcpu = engine_steal_within(e, end, wider_end, pcpu, chosen, &averse, now);
+		vcpu = engine_steal_within(e, end, wider_end, pcpu, chosen, &search, now);
 		if (vcpu == SY_NONE)
-			vcpu = engine_steal_within(e, wider, first, pcpu, chosen, &averse, now);
+			vcpu = engine_steal_within(e, wider, first, pcpu, chosen, &search, now);
 		first = wider;
 		end = wider_end;
 	} while (host_goes_on(e) && vcpu == SY_NONE && pcpus < e->pcpus);
-	return vcpu == SY_NONE ? averse : vcpu;
+	if (vcpu == SY_NONE)
+		vcpu = engine_steal_averse(e, pcpu, &search);
+	if (vcpu == SY_NONE && chosen == SY_NONE && search.missed)
+		engine_interrupt(e, pcpu);
+	return vcpu;
+}
+
+ENGINE_FN u32 engine_reset(struct engine *e, struct engine_queue *q, u32 domain, u64 units, u64 now)
+{
+	struct engine_domain *d = host_domain(e, domain);
+
+	d->resets++;
+	return sy_reset(host_policy(e), &q->state, &e->governor, &d->state, units, now);
+}
+
+ENGINE_FN void engine_reweigh(struct engine *e, u32 domain)
+{
+	engine_lock_both(e, domain);
+	sy_reweigh(host_policy(e), &e->governor, &host_domain(e, domain)->state);
+	engine_unlock_both(e, domain);
 }
 
 /* Whoever runs on the queue's pCPUs is charged before a reset. */
@@ -148,17 +198,14 @@ ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 		if (i != pcpu)
 			engine_charge(e, i, now);
 	}
-	requests = sy_reset(host_policy(e), &q->state, &e->governor, engine_domain_of(e, v), units,
-			    now);
-	host_domain(e, v->domain)->resets++;
+	requests = ENGINE_WITH_BOTH(e, v->domain, engine_reset(e, q, v->domain, units, now));
 	engine_answer_queue(e, queue, requests, now);
 	for (i = 0; host_goes_on(e) && requests & SY_REWEIGH && i < 2; i++) {
 		/* Ids are numbers plus one. */
-		u64 id = e->governor.reweigh[i];
+		u64 id = ENGINE_WITH_SHARED(e, e->governor.reweigh[i]);
 
 		if (id && host_has_domain(e, (u32)id - 1))
-			sy_reweigh(host_policy(e), &e->governor,
-				   &host_domain(e, (u32)id - 1)->state);
+			engine_reweigh(e, (u32)id - 1);
 	}
 	return 0;
 }
@@ -178,42 +225,67 @@ ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
 	c->state.busy = 0;
 }
 
-/* A vCPU that has stopped can be taken by any pCPU from now on; nobody has asked for what it does. */
-ENGINE_CALL int engine_settle(ENGINE, u32 vcpu, u64 now)
+/* A vCPU that does not run goes to the pCPU that it is to move to. Whether it has left its queue. */
+ENGINE_CALL bool engine_move_on(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 move_to = v->move_to, idle;
+	u32 move_to = v->move_to, from = v->queue, to;
+	bool left;
+
+	/* The pCPU may be gone meanwhile. */
+	if (!engine_may_use(e, vcpu, move_to))
+		move_to = engine_any_usable(e, vcpu);
+	to = host_queue_at(e, move_to);
+	if (!engine_reach(e, from, to)) {
+		v->move_to = move_to;
+		if (v->status == ENGINE_WAITING && !v->parked && !v->queued)
+			engine_enqueue(e, vcpu, now);
+		host_settle(e, vcpu);
+		return false;
+	}
+	v->move_to = SY_NONE;
+	left = engine_move(e, vcpu, move_to, now);
+	engine_let_go(e, from, to);
+	return left;
+}
+
+/*
+ * A vCPU that has stopped can be taken by any pCPU from now on; nobody has asked for what it does. Whether it
+ * has left its queue.
+ */
+ENGINE_CALL bool engine_settle(ENGINE, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	bool unplaced = v->unplaced;
 	struct engine_queue *q;
+	u32 idle;
 
 	v->unplaced = 0;
-	if (move_to != SY_NONE) {
-		v->move_to = SY_NONE;
-		/* The pCPU may be gone meanwhile. */
-		if (!engine_may_use(e, vcpu, move_to))
-			move_to = engine_any_usable(e, vcpu);
-		if (v->queued)
-			engine_dequeue(e, vcpu);
-		engine_assign(e, vcpu, move_to, now);
-	}
+	if (v->move_to != SY_NONE)
+		return engine_move_on(e, vcpu, now);
 	if (v->status != ENGINE_WAITING || v->parked)
-		return 0;
-	if (!v->queued) {
-		engine_queue_up(e, vcpu, now);
-		return 0;
-	}
-	if (unplaced) {
-		engine_interrupt_for(e, vcpu, now);
-		return 0;
-	}
+		return false;
+	if (!v->queued)
+		return engine_queue_up(e, vcpu, now);
+	if (unplaced)
+		return engine_interrupt_for(e, vcpu, now);
 	q = host_queue(e, v->queue);
 	if (q->state.pcpus < 2 && !host_saves(e))
-		return 0;
+		return false;
 	/* Another pCPU of the queue may be idle, or by now this one. */
 	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->end_pcpu);
 	if (idle != SY_NONE)
 		engine_interrupt(e, idle);
-	return 0;
+	return false;
+}
+
+/* Another attempt at what host_settle() has put off. */
+ENGINE_FN void engine_settle_later(struct engine *e, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (v->status != ENGINE_RUNNING && !v->saving && (v->unplaced || v->move_to != SY_NONE))
+		engine_settle(e, vcpu, now);
 }
 
 /* Whether the pCPU is on the way to a choice, with nobody to go on. */
@@ -234,9 +306,10 @@ ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 		engine_enqueue(e, vcpu, now);
 	if (v->saving)
 		return;
-	engine_settle(e, vcpu, now);
+	if (engine_settle(e, vcpu, now))
+		return;
 	/* Nobody is on the way to it where it was to go, and it may run here, where was chosen without it. */
-	if (move_to != SY_NONE && v->queued && v->queue == host_pcpu(e, pcpu)->queue &&
+	if (move_to != SY_NONE && v->queued &&
 	    engine_may_use(e, vcpu, pcpu) && !engine_is_claimed(host_pcpu(e, v->state.pcpu)))
 		engine_interrupt(e, pcpu);
 }
@@ -245,7 +318,8 @@ ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 ENGINE_FN u64 engine_tick_ns(struct engine *e, u32 vcpu)
 {
 	u64 tick_ns = sy_tick_ns(host_policy(e)),
-	    own_ns = engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns;
+	    own_ns = ENGINE_WITH_DOMAIN(e, host_vcpu(e, vcpu)->domain,
+					engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns);
 
 	return own_ns ? sy_min(tick_ns, own_ns) : tick_ns;
 }
@@ -276,16 +350,21 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	c->state.busy = 1;
 	c->state.started_ns = now;
 	c->charged_ns = now;
-	requests = sy_start(host_policy(e), engine_queue_of(e, v), &c->state, engine_domain_of(e, v),
-			    &v->state, now);
+	requests = ENGINE_WITH_DOMAIN(e, v->domain,
+				      sy_start(host_policy(e), engine_queue_of(e, v), &c->state,
+					       engine_domain_of(e, v), &v->state, now));
 	v->state.pcpu = pcpu;
 	host_starts(e, vcpu, pcpu, now);
 	c->current = vcpu;
+	engine_forget(e, vcpu);
 	c->paused = SY_NONE;
 	v->ran_on = pcpu;
 	v->status = ENGINE_RUNNING;
 	v->since_ns = now;
 	v->woken = 0;
+	/* What was put off is past. */
+	v->unplaced = 0;
+	v->move_to = SY_NONE;
 	engine_answer_timers(e, vcpu, requests);
 	engine_start_tick(e, pcpu, vcpu, now);
 	return 0;
@@ -295,9 +374,10 @@ ENGINE_CALL u64 engine_slice_ns(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, c->current);
-	u64 slice_ns = sy_slice(host_policy(e), &host_queue(e, c->queue)->state, &c->state,
-				engine_domain_of(e, v), &v->state,
-				engine_state_or_null(e, engine_first_waiting(e, c->queue)), now);
+	struct sy_vcpu *next = engine_state_or_null(e, engine_first_waiting(e, c->queue));
+	u64 slice_ns = ENGINE_WITH_DOMAIN(e, v->domain,
+					  sy_slice(host_policy(e), &host_queue(e, c->queue)->state, &c->state,
+						   engine_domain_of(e, v), &v->state, next, now));
 
 	return sy_max(slice_ns, 1);
 }
@@ -378,9 +458,12 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 		u32 stolen = engine_steal(e, pcpu, chosen, now);
 
 		if (stolen != SY_NONE) {
+			u32 from = host_vcpu(e, stolen)->queue;
+
 			chosen = stolen;
 			engine_dequeue(e, stolen);
 			engine_assign(e, stolen, pcpu, now);
+			engine_let_go(e, c->queue, from);
 		}
 	}
 	/* 4 */

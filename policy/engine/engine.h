@@ -8,14 +8,16 @@
  * engine_wake() ..., engine_vcpu_end() once it is blocked. That of a pCPU: engine_pcpu_begin(),
  * engine_choose() whenever it was interrupted, a slice has ended or somebody has blocked,
  * engine_occupy() instead when something that is no vCPU comes, engine_pcpu_end(). Times are those of
- * the policy's clock and never go back from call to call.
+ * the policy's clock and never go back from call to call with the same lock held. What a call does in
+ * another queue that it has tried for may be of an earlier time than that queue knows: none has passed then.
  *
  * Where the parts are: state.h what is known of everything, queue.h who waits where and what
  * policies ask for, placement.h whom a wake interrupts, choice.h who runs next, balance.h who
  * moves, events.h all that a host calls but engine_choose() and engine_balance().
  *
  * Rules, beside those of the core (vocabulary.h): no recursion, and each loop is over the pCPUs or
- * queues of the host, over a walk of the host's, or over bits of a word.
+ * queues of the host, over a walk of the host's, or over bits of a word. Under a queue's lock no walk is over all
+ * vCPUs or domains of the host; a spinning vCPU's siblings and the queues that a balance or a steal looks at are.
  */
 #ifndef STEELYARD_ENGINE_H
 #define STEELYARD_ENGINE_H

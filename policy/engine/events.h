@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What happens on a host, as it is told: vCPUs wake, block, spin; timers and ticks pass;
- * accountings and samples are due; domains and vCPUs begin and end.
+ * accountings and samples are due; domains and vCPUs begin and end. Who is told of a vCPU or a pCPU is given
+ * the lock of its queue, of a domain or the host none (host.h).
  */
 #ifndef STEELYARD_ENGINE_EVENTS_H
 #define STEELYARD_ENGINE_EVENTS_H
@@ -41,7 +42,9 @@ ENGINE_FN void engine_pcpu_begin(struct engine *e, u32 pcpu)
 
 	c->online = 1;
 	host_queue(e, c->queue)->state.pcpus++;
+	host_lock_shared(e);
 	e->accounting.pcpus = ++e->online;
+	host_unlock_shared(e);
 	host_set_idle(e, pcpu, true);
 }
 
@@ -62,7 +65,7 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 				 u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 queue = host_pcpu(e, pcpu)->queue, requests;
+	u32 queue = host_queue_at(e, pcpu), requests;
 
 	v->status = ENGINE_BLOCKED;
 	v->since_ns = now;
@@ -72,7 +75,9 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	v->move_to = SY_NONE;
 	v->state.pcpu = pcpu;
 	v->state.index = index;
+	host_lock_domain(e, domain);
 	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
+	host_unlock_domain(e, domain);
 	engine_charge_lone(e, queue, now);
 	host_change_queue(e, vcpu, SY_NONE, queue);
 	requests = engine_join(e, vcpu, now);
@@ -83,18 +88,17 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 left, pcpu;
+	u32 left;
 
-	for (pcpu = host_zero(e); host_goes_on(e) && pcpu < e->pcpus; pcpu++) {
-		if (host_pcpu(e, pcpu)->paused == vcpu)
-			host_pcpu(e, pcpu)->paused = SY_NONE;
-	}
+	engine_forget(e, vcpu);
 	engine_charge_lone(e, v->queue, now);
 	left = engine_leave(e, vcpu, now);
 	host_change_queue(e, vcpu, v->queue, SY_NONE);
 	engine_answer_queue(e, v->queue, left, now);
 	engine_answer_timers(e, vcpu, left);
+	engine_lock_both(e, v->domain);
 	sy_vcpu_destroy(host_policy(e), &e->accounting, engine_domain_of(e, v), &v->state);
+	engine_unlock_both(e, v->domain);
 }
 
 /* ---- What an administrator asks for ---- */
@@ -102,11 +106,13 @@ ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 ENGINE_FN void engine_domain_change(struct engine *e, u32 domain,
 				    const struct sy_settings *settings)
 {
+	engine_lock_both(e, domain);
 	sy_domain_change(host_policy(e), &e->governor, &host_domain(e, domain)->state, settings);
+	engine_unlock_both(e, domain);
 }
 
 /* Where a new vCPU begins: where fewest belong of the pCPUs where it would rather run, else may;
- * among equals the first. */
+ * among equals the first. Called with no lock held. */
 ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
 {
 	u32 affinity = engine_first_affinity(e, vcpu);
@@ -117,8 +123,10 @@ ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
 
 		if (!engine_has(e, vcpu, affinity, pcpu))
 			continue;
-		while ((member = host_next_member(e, host_pcpu(e, pcpu)->queue, &place)) != SY_NONE)
+		host_lock_queue(e, host_queue_at(e, pcpu));
+		while ((member = host_next_member(e, host_queue_at(e, pcpu), &place)) != SY_NONE)
 			belong += host_vcpu(e, member)->state.pcpu == pcpu;
+		host_unlock_queue(e, host_queue_at(e, pcpu));
 		if (belong < fewest) {
 			fewest = belong;
 			home = pcpu;
@@ -158,14 +166,9 @@ ENGINE_FN void engine_affinity_changed(struct engine *e, u32 vcpu, u64 now)
 			engine_interrupt(e, v->ran_on);
 		return;
 	}
-	if (v->queued) {
-		engine_dequeue(e, vcpu);
-		engine_assign(e, vcpu, pcpu, now);
-		/* What could not take it before may be idle. */
-		engine_queue_up(e, vcpu, now);
-	} else {
-		engine_assign(e, vcpu, pcpu, now);
-	}
+	/* Where it is as well: what could not take it before may be idle. */
+	v->move_to = pcpu;
+	engine_move_on(e, vcpu, now);
 }
 
 /* Some vCPU that belongs to this pCPU, or SY_NONE. */
@@ -181,23 +184,31 @@ ENGINE_FN u32 engine_belongs(struct engine *e, u32 pcpu)
 
 /*
  * The pCPU, which is occupied and which no vCPU may use any more, goes. Those that belong to it
- * move; none of them is saving, and each may use another.
+ * move; none of them is saving, and each may use another. Whether it is gone: not before the queues were to be had
+ * that they move to, then it is told again.
  */
-ENGINE_FN void engine_pcpu_end(struct engine *e, u32 pcpu, u64 now)
+ENGINE_FN bool engine_pcpu_end(struct engine *e, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
-	u32 vcpu;
+	u32 vcpu, last = SY_NONE;
 
 	if (engine_is_idle(e, pcpu))
 		host_set_idle(e, pcpu, false);
-	while (host_goes_on(e) && (vcpu = engine_belongs(e, pcpu)) != SY_NONE)
+	while (host_goes_on(e) && (vcpu = engine_belongs(e, pcpu)) != SY_NONE) {
+		if (vcpu == last)
+			return false;
+		last = vcpu;
 		engine_affinity_changed(e, vcpu, now);
+	}
 	c->online = 0;
 	c->occupied = 0;
 	c->interrupted = 0;
 	c->paused = SY_NONE;
 	host_queue(e, c->queue)->state.pcpus--;
+	host_lock_shared(e);
 	e->accounting.pcpus = --e->online;
+	host_unlock_shared(e);
+	return true;
 }
 
 /* ---- What vCPUs do ---- */
@@ -314,7 +325,7 @@ ENGINE_FN u64 engine_rank(struct engine *e, u32 vcpu, u64 now)
 	u32 facts = (v->woken ? 0 : SY_PREEMPTED) | (host_in_kernel(e, vcpu) ? SY_IN_KERNEL : 0);
 
 	engine_charge_lone(e, v->queue, now);
-	return ENGINE_ASK(rank, e, v, facts, now - v->since_ns, now);
+	return ENGINE_ASK(rank, e, v, facts, now > v->since_ns ? now - v->since_ns : 0, now);
 }
 
 ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
@@ -322,33 +333,58 @@ ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 requests = ENGINE_ASK(summon, e, v, now);
 
+	host_lock_domain(e, v->domain);
 	host_domain(e, v->domain)->summoned++;
-	engine_answer(e, vcpu, requests, now);
-	if (requests & SY_RESCHEDULE)
+	host_unlock_domain(e, v->domain);
+	if (!engine_answer(e, vcpu, requests, now) && requests & SY_RESCHEDULE)
 		engine_interrupt(e, v->state.pcpu);
 }
 
-/* Summons those siblings of a spinning vCPU that the policy wants; how many. */
-ENGINE_FN u32 engine_summon(struct engine *e, u32 domain, enum sy_gang gang, u64 now)
+/* What summoning this sibling of one of this queue promises, if it waits; with `all` it is summoned. */
+ENGINE_FN u64 engine_rank_waiting(struct engine *e, u32 own, u32 vcpu, bool all, u64 now)
 {
-	u32 best = SY_NONE, summoned = host_zero(e), place = 0, vcpu;
+	u32 queue = host_try_queue_of(e, own, vcpu);
+	u64 rank;
+
+	if (queue == SY_NONE)
+		return 0;
+	rank = host_vcpu(e, vcpu)->queued ? engine_rank(e, vcpu, now) : 0;
+	if (rank && all)
+		engine_summon_one(e, vcpu, now);
+	engine_let_go(e, own, queue);
+	return rank;
+}
+
+/*
+ * Summons those siblings of a spinning vCPU of this queue that the policy wants; how many. Whose queue is not to be
+ * had is left out: it will spin again.
+ */
+ENGINE_FN u32 engine_summon(struct engine *e, u32 own, u32 domain, enum sy_gang gang, u64 now)
+{
+	u32 best = SY_NONE, summoned = host_zero(e), place = 0, queue, vcpu;
+	bool all = gang == SY_GANG_ALL;
 	u64 greatest = 0;
 
 	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
-		u64 rank = host_vcpu(e, vcpu)->queued ? engine_rank(e, vcpu, now) : 0;
+		u64 rank = engine_rank_waiting(e, own, vcpu, all, now);
 
-		if (rank && gang == SY_GANG_ALL) {
-			engine_summon_one(e, vcpu, now);
-			summoned++;
-		} else if (rank > greatest) {
+		summoned += all && rank;
+		if (rank > greatest) {
 			greatest = rank;
 			best = vcpu;
 		}
 	}
-	if (best == SY_NONE)
+	if (all || best == SY_NONE)
 		return summoned;
-	engine_summon_one(e, best, now);
-	return summoned + 1;
+	queue = host_try_queue_of(e, own, best);
+	if (queue == SY_NONE)
+		return 0;
+	if (host_vcpu(e, best)->queued) {
+		engine_summon_one(e, best, now);
+		summoned++;
+	}
+	engine_let_go(e, own, queue);
+	return summoned;
 }
 
 /* A pause-loop exit of the vCPU that runs on this pCPU. */
@@ -359,9 +395,9 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 	enum sy_gang gang;
 
 	engine_charge(e, pcpu, now);
-	gang = sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now);
+	gang = ENGINE_WITH_DOMAIN(e, v->domain, sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now));
 	if (gang != SY_GANG_NONE)
-		summoned = engine_summon(e, v->domain, gang, now);
+		summoned = engine_summon(e, v->queue, v->domain, gang, now);
 	engine_answer(e, vcpu, ENGINE_ASK(spun, e, v, summoned, now), now);
 }
 
@@ -382,8 +418,9 @@ ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
 	if (c->tick_ns)
 		host_tick(e, pcpu, now + c->tick_ns);
 	engine_charge(e, pcpu, now);
-	requests = sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,
-			   engine_domain_of(e, v), &v->state, now);
+	requests = ENGINE_WITH_BOTH(e, v->domain,
+				    sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,
+					    engine_domain_of(e, v), &v->state, now));
 	engine_answer(e, vcpu, requests, now);
 	if (engine_better_idle(e, vcpu, pcpu) != SY_NONE)
 		engine_interrupt(e, pcpu); /* the choice brings it back */
@@ -402,13 +439,29 @@ ENGINE_FN void engine_vcpu_timer(struct engine *e, u32 vcpu, u64 now)
 
 ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)
 {
-	u32 requests = sy_domain_timer(host_policy(e), &host_domain(e, domain)->state, now);
+	u32 requests = ENGINE_WITH_DOMAIN(e, domain,
+					  sy_domain_timer(host_policy(e), &host_domain(e, domain)->state, now));
 	u32 place = 0, vcpu;
 
 	if (requests & SY_DOMAIN_TIMER)
 		host_domain_timer(e, domain);
-	while (requests & SY_UNPARK && (vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE)
+	while (requests & SY_UNPARK && (vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
+		u32 queue = host_lock_queue_of(e, vcpu);
+
 		engine_unpark(e, vcpu, now);
+		host_unlock_queue(e, queue);
+	}
+}
+
+ENGINE_FN void engine_account_vcpu(struct engine *e, u32 vcpu, u64 now)
+{
+	u32 queue = host_lock_queue_of(e, vcpu), requests;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	requests = ENGINE_WITH_BOTH(e, v->domain,
+				    sy_account_vcpu(host_policy(e), &e->accounting, engine_domain_of(e, v), &v->state));
+	engine_answer(e, vcpu, requests, now);
+	host_unlock_queue(e, queue);
 }
 
 /* Every sy_account_ns(), if that is not 0. */
@@ -416,22 +469,23 @@ ENGINE_FN void engine_account(struct engine *e, u64 now)
 {
 	u32 place = 0, domain;
 
+	host_lock_shared(e);
 	sy_account_begin(host_policy(e), &e->accounting, now);
+	host_unlock_shared(e);
 	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
-		struct sy_domain *d = &host_domain(e, domain)->state;
-		u32 requests = sy_account_domain(host_policy(e), &e->accounting, d), visited = 0,
-		    vcpu;
+		u32 requests = ENGINE_WITH_BOTH(e, domain,
+						sy_account_domain(host_policy(e), &e->accounting,
+								  &host_domain(e, domain)->state));
+		u32 visited = 0, vcpu;
 
-		while (requests & SY_VISIT &&
-		       (vcpu = host_next_vcpu(e, domain, &visited)) != SY_NONE)
-			engine_answer(e, vcpu,
-				      sy_account_vcpu(host_policy(e), &e->accounting, d,
-						      &host_vcpu(e, vcpu)->state),
-				      now);
+		while (requests & SY_VISIT && (vcpu = host_next_vcpu(e, domain, &visited)) != SY_NONE)
+			engine_account_vcpu(e, vcpu, now);
 		if (requests & SY_FIRST)
 			host_account_first(e, place);
 	}
+	host_lock_shared(e);
 	sy_account_end(host_policy(e), &e->accounting);
+	host_unlock_shared(e);
 }
 
 /* Whoever runs of the domain is chosen anew, for another slice perhaps. */
@@ -440,8 +494,11 @@ ENGINE_FN void engine_reschedule_domain(struct engine *e, u32 domain)
 	u32 place = 0, vcpu;
 
 	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
+		u32 queue = host_lock_queue_of(e, vcpu);
+
 		if (host_vcpu(e, vcpu)->status == ENGINE_RUNNING)
 			engine_interrupt(e, host_vcpu(e, vcpu)->ran_on);
+		host_unlock_queue(e, queue);
 	}
 }
 
@@ -450,18 +507,22 @@ ENGINE_FN void engine_sample(struct engine *e, u64 now)
 {
 	u32 place = 0, domain;
 
+	host_lock_shared(e);
 	sy_sample_begin(host_policy(e), &e->governor, e->online, now);
+	host_unlock_shared(e);
 	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
 		struct sy_sample sample;
 
 		host_sample(e, domain, &sample, now);
-		sy_sample_domain(host_policy(e), &e->governor, &host_domain(e, domain)->state,
-				 &sample);
+		engine_lock_both(e, domain);
+		sy_sample_domain(host_policy(e), &e->governor, &host_domain(e, domain)->state, &sample);
+		engine_unlock_both(e, domain);
 	}
 	place = 0;
 	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
-		u32 requests = sy_sample_settle(host_policy(e), &e->governor,
-						&host_domain(e, domain)->state);
+		u32 requests = ENGINE_WITH_BOTH(e, domain,
+						sy_sample_settle(host_policy(e), &e->governor,
+								 &host_domain(e, domain)->state));
 
 		if (requests & SY_RESCHEDULE)
 			engine_reschedule_domain(e, domain);

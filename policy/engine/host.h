@@ -51,6 +51,88 @@ HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place);
 HOST_FN u32 host_next_accounted(struct engine *e,
 				u32 *place); /* every domain, see host_account_first() */
 
+/* ---- Locks ---- */
+
+/*
+ * A queue's lock guards the queue, its pCPUs and the vCPUs that belong to it. What happens to a vCPU or to a pCPU
+ * is told with the lock of its queue held, its own; what concerns a domain or the host with none, and each lock
+ * that takes is given back before the next. Other queues are reached from an own one by host_try_queue() alone, so
+ * that nobody waits for one queue with another one held: where that fails, what was wanted is left, or put off by
+ * host_settle(). A vCPU that has left for another queue is not touched again.
+ *
+ * A domain's lock guards the domain, the shared one what the engine calls its own in struct engine and both
+ * structs of the core there. Each is held for one call into the core, the domain's before the shared one, and
+ * nothing else is taken then.
+ *
+ * Sets of pCPUs and of queues are read without a lock; what they say of other queues is believed once it is held.
+ *
+ * A host with one lock for all, held in each call, defines none of these.
+ */
+HOST_FN bool host_try_queue(struct engine *e, u32 queue);
+HOST_FN void host_lock_queue(struct engine *e, u32 queue);
+HOST_FN void host_unlock_queue(struct engine *e, u32 queue);
+/* The queue that the vCPU belongs to, locked; if that is only tried and it is not `own`: or SY_NONE. */
+HOST_FN u32 host_lock_queue_of(struct engine *e, u32 vcpu);
+HOST_FN u32 host_try_queue_of(struct engine *e, u32 own, u32 vcpu);
+HOST_FN void host_lock_domain(struct engine *e, u32 domain);
+HOST_FN void host_unlock_domain(struct engine *e, u32 domain);
+HOST_FN void host_lock_shared(struct engine *e);
+HOST_FN void host_unlock_shared(struct engine *e);
+/* engine_settle_later() of this vCPU soon, if it is still there; once is enough. */
+HOST_FN void host_settle(struct engine *e, u32 vcpu);
+/* To which queue a pCPU belongs, which never changes. */
+HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu);
+
+#ifndef HOST_LOCKS
+HOST_FN bool host_try_queue(struct engine *e, u32 queue)
+{
+	return true;
+}
+
+HOST_FN void host_lock_queue(struct engine *e, u32 queue)
+{
+}
+
+HOST_FN void host_unlock_queue(struct engine *e, u32 queue)
+{
+}
+
+HOST_FN u32 host_lock_queue_of(struct engine *e, u32 vcpu)
+{
+	return host_vcpu(e, vcpu)->queue;
+}
+
+HOST_FN u32 host_try_queue_of(struct engine *e, u32 own, u32 vcpu)
+{
+	return host_vcpu(e, vcpu)->queue;
+}
+
+HOST_FN void host_lock_domain(struct engine *e, u32 domain)
+{
+}
+
+HOST_FN void host_unlock_domain(struct engine *e, u32 domain)
+{
+}
+
+HOST_FN void host_lock_shared(struct engine *e)
+{
+}
+
+HOST_FN void host_unlock_shared(struct engine *e)
+{
+}
+
+HOST_FN void host_settle(struct engine *e, u32 vcpu)
+{
+}
+
+HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu)
+{
+	return host_pcpu(e, pcpu)->queue;
+}
+#endif
+
 /* ---- Queues ---- */
 
 /* After its equals, by v->key. */

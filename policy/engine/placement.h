@@ -131,7 +131,7 @@ ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
 /* The next idle pCPU in rotation, or SY_NONE. */
 ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
-	u32 middle = (u32)sy_clamp(e->rotor, from, end), found = SY_NONE;
+	u32 middle = (u32)sy_clamp(ENGINE_WITH_SHARED(e, e->rotor), from, end), found = SY_NONE;
 	u32 affinity = engine_first_affinity(e, vcpu);
 
 	for (; found == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++) {
@@ -139,8 +139,11 @@ ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 		if (found == SY_NONE)
 			found = engine_idle_for(e, vcpu, affinity, from, middle);
 	}
-	if (found != SY_NONE)
+	if (found != SY_NONE) {
+		host_lock_shared(e);
 		e->rotor = found + 1;
+		host_unlock_shared(e);
+	}
 	return found;
 }
 
@@ -223,36 +226,54 @@ ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 	return true;
 }
 
-/* Interrupts this idle pCPU for the waiting vCPU, which moves to its queue. */
-ENGINE_CALL int engine_place_on(ENGINE, u32 vcpu, u32 pcpu, u64 now)
+/* What came of looking for a pCPU. */
+enum engine_found {
+	ENGINE_NOT_FOUND,
+	ENGINE_FOUND,
+	ENGINE_LEFT /* and the vCPU has left its queue for that one's */
+};
+
+/* The queue of a pCPU for the waiting vCPU was not to be had: another attempt follows. */
+ENGINE_FN void engine_put_off(struct engine *e, u32 vcpu)
 {
+	host_vcpu(e, vcpu)->unplaced = 1;
+	host_settle(e, vcpu);
+}
+
+/* Interrupts this idle pCPU for the waiting vCPU, which moves to its queue if `place`. */
+ENGINE_CALL u32 engine_place_on(ENGINE, u32 vcpu, u32 pcpu, bool place, u64 now)
+{
+	u32 from = host_vcpu(e, vcpu)->queue, to = host_queue_at(e, pcpu);
+
+	if (!engine_reach(e, from, to)) {
+		engine_put_off(e, vcpu);
+		return ENGINE_NOT_FOUND;
+	}
 	engine_interrupt(e, pcpu);
-	if (host_pcpu(e, pcpu)->queue == host_vcpu(e, vcpu)->queue)
-		return 0;
-	engine_dequeue(e, vcpu);
-	engine_assign(e, vcpu, pcpu, now);
-	engine_enqueue(e, vcpu, now);
-	return 0;
+	place &= from != to;
+	if (place) {
+		engine_dequeue(e, vcpu);
+		engine_assign(e, vcpu, pcpu, now);
+		engine_enqueue(e, vcpu, now);
+	}
+	engine_let_go(e, from, to);
+	return place ? ENGINE_LEFT : ENGINE_FOUND;
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
-ENGINE_FN bool engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from,
-				     u32 end, u64 now)
+ENGINE_FN u32 engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from,
+				    u32 end, u64 now)
 {
 	u32 pcpu = kind == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
 					      engine_next_idle(e, vcpu, from, end);
 
 	if (pcpu == SY_NONE)
-		return false;
-	if (plan & SY_STEPS_PLACE)
-		engine_place_on(e, vcpu, pcpu, now);
-	else
-		engine_interrupt(e, pcpu);
-	return true;
+		return ENGINE_NOT_FOUND;
+	return engine_place_on(e, vcpu, pcpu, plan & SY_STEPS_PLACE, now);
 }
 
 /* SY_STEP_ALL_IDLE */
-ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
+ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u32 end, u64 now)
 {
 	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, next;
 
@@ -260,15 +281,15 @@ ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u
 		for (next = from; host_goes_on(e) && (next = engine_idle_for(e, vcpu, affinity, next, end)) != SY_NONE;
 		     next++) {
 			pcpu = next;
-			engine_interrupt(e, pcpu);
+			engine_place_on(e, vcpu, pcpu, false, now);
 		}
 	}
 	return pcpu != SY_NONE;
 }
 
-/* Takes one step of the plan; whether it found a pCPU. from, end: where idle pCPUs count */
-ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end,
-				u64 now)
+/* Takes one step of the plan: enum engine_found. from, end: where idle pCPUs count */
+ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end,
+			       u64 now)
 {
 	u32 last = host_vcpu(e, vcpu)->state.pcpu;
 
@@ -284,7 +305,7 @@ ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, 
 	case SY_STEP_NEXT_IDLE:
 		return engine_interrupt_idle(e, vcpu, kind, plan, from, end, now);
 	case SY_STEP_ALL_IDLE:
-		return engine_interrupt_all_idle(e, vcpu, from, end);
+		return engine_interrupt_all_idle(e, vcpu, from, end, now);
 	case SY_STEP_LEAST:
 		return engine_interrupt_least(e, vcpu, now);
 	case SY_STEP_EVICT:
@@ -297,19 +318,18 @@ ENGINE_FN bool engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, 
 /*
  * Interrupts whom the policy wants to be interrupted for a vCPU that was just queued. One that
  * would rather be elsewhere moves to an idle pCPU there, whatever the plan: if that one only looked
- * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well.
+ * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well. Whether it
+ * has left its queue.
  */
-ENGINE_CALL int engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
+ENGINE_CALL bool engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 plan = sy_steps(host_policy(e), &v->state);
 	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
 	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
-	if (better != SY_NONE) {
-		engine_place_on(e, vcpu, better, now);
-		return 0;
-	}
+	if (better != SY_NONE)
+		return engine_place_on(e, vcpu, better, true, now) == ENGINE_LEFT;
 	if (plan & SY_STEPS_QUEUE) {
 		from = host_queue(e, v->queue)->first_pcpu;
 		end = host_queue(e, v->queue)->end_pcpu;
@@ -317,64 +337,87 @@ ENGINE_CALL int engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
 	for (; host_goes_on(e) && steps; steps >>= SY_STEP_BITS) {
 		bool also = steps & SY_STEP_ALSO;
 		u32 kind = steps & (SY_STEP_ALSO - 1);
+		u32 found = engine_take_step(e, vcpu, kind, plan, from, end, now);
 
-		if (engine_take_step(e, vcpu, kind, plan, from, end, now) && !also)
+		if (found == ENGINE_LEFT)
+			return true;
+		if (found && !also)
 			break;
 	}
-	return 0;
+	return false;
 }
 
-/* What follows once a vCPU has come into its queue or may be in it again. */
-ENGINE_FN void engine_queue_up(struct engine *e, u32 vcpu, u64 now)
+/* What follows once a vCPU has come into its queue or may be in it again. Whether it has left. */
+ENGINE_FN bool engine_queue_up(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
 	engine_enqueue(e, vcpu, now);
-	if (v->saving)
-		v->unplaced = 1;
-	else
-		engine_interrupt_for(e, vcpu, now);
+	if (!v->saving)
+		return engine_interrupt_for(e, vcpu, now);
+	v->unplaced = 1;
+	return false;
 }
 
-ENGINE_FN void engine_unpark(struct engine *e, u32 vcpu, u64 now)
+/* Whether it has left its queue then. */
+ENGINE_FN bool engine_unpark(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
 	if (!v->parked)
-		return;
+		return false;
 	if (v->status == ENGINE_RUNNING) {
 		engine_unpark_running(v);
-		return;
+		return false;
 	}
 	v->parked = 0;
-	if (v->status == ENGINE_WAITING) {
-		host_unparks(e, vcpu, now);
-		engine_queue_up(e, vcpu, now);
-	}
+	if (v->status != ENGINE_WAITING)
+		return false;
+	host_unparks(e, vcpu, now);
+	return engine_queue_up(e, vcpu, now);
 }
 
-/* What a policy asked for a vCPU, whatever it does. */
-ENGINE_CALL int engine_answer(ENGINE, u32 vcpu, u32 requests, u64 now)
+/* What a policy asked for a vCPU, whatever it does. Whether it has left its queue. */
+ENGINE_CALL bool engine_answer(ENGINE, u32 vcpu, u32 requests, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 queue = v->queue;
+	bool left = false;
 
 	if (!requests)
-		return 0;
+		return false;
 	engine_answer_timers(e, vcpu, requests);
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);
 	if (requests & SY_UNPARK)
-		engine_unpark(e, vcpu, now);
-	if (requests & SY_REKEY && v->queued) {
+		left = engine_unpark(e, vcpu, now);
+	if (requests & SY_REKEY && !left && v->queued) {
 		engine_dequeue(e, vcpu);
-		engine_queue_up(e, vcpu, now);
+		left = engine_queue_up(e, vcpu, now);
 	}
-	if (requests & SY_RESCHEDULE && v->status == ENGINE_RUNNING)
+	if (requests & SY_RESCHEDULE && !left && v->status == ENGINE_RUNNING)
 		engine_interrupt(e, v->ran_on);
-	/* It may have moved to another. */
 	engine_answer_queue(e, queue, requests, now);
-	return 0;
+	return left;
+}
+
+/*
+ * Moves a vCPU that neither runs nor saves to the queue of this pCPU, where it waits if it does; that and its
+ * own are held. Whether it has left its own.
+ */
+ENGINE_FN bool engine_move(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 from = v->queue;
+	bool left;
+
+	if (v->queued)
+		engine_dequeue(e, vcpu);
+	engine_assign(e, vcpu, pcpu, now);
+	left = v->queue != from;
+	if (v->status == ENGINE_WAITING && !v->parked)
+		left |= engine_queue_up(e, vcpu, now);
+	return left;
 }
 
 #endif

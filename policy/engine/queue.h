@@ -101,10 +101,64 @@ ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
 	return host_prefers(e, vcpu) && !engine_has(e, vcpu, ENGINE_SOFT, pcpu);
 }
 
+/* ---- Locks ---- */
+
+/* What a call into the core says that is given this domain. */
+#define ENGINE_WITH_DOMAIN(e, domain, call) \
+	({ \
+		host_lock_domain(e, domain); \
+		__auto_type answer_ = (call); \
+		host_unlock_domain(e, domain); \
+		answer_; \
+	})
+
+/* The same of what all share. */
+#define ENGINE_WITH_SHARED(e, call) \
+	({ \
+		host_lock_shared(e); \
+		__auto_type answer_ = (call); \
+		host_unlock_shared(e); \
+		answer_; \
+	})
+
+/* And of both. */
+#define ENGINE_WITH_BOTH(e, domain, call) \
+	({ \
+		engine_lock_both(e, domain); \
+		__auto_type answer_ = (call); \
+		engine_unlock_both(e, domain); \
+		answer_; \
+	})
+
+ENGINE_FN void engine_lock_both(struct engine *e, u32 domain)
+{
+	host_lock_domain(e, domain);
+	host_lock_shared(e);
+}
+
+ENGINE_FN void engine_unlock_both(struct engine *e, u32 domain)
+{
+	host_unlock_shared(e);
+	host_unlock_domain(e, domain);
+}
+
+/* Whether this queue is held now, as the own one or by trying; then engine_let_go() is for it. */
+ENGINE_FN bool engine_reach(struct engine *e, u32 own, u32 queue)
+{
+	return queue == own || host_try_queue(e, queue);
+}
+
+ENGINE_FN void engine_let_go(struct engine *e, u32 own, u32 queue)
+{
+	if (queue != own)
+		host_unlock_queue(e, queue);
+}
+
 /* What the policy says to a call about a vCPU in its queue. */
 #define ENGINE_ASK(call, e, v, ...) \
-	sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
-		  __VA_ARGS__)
+	ENGINE_WITH_DOMAIN(e, (v)->domain, \
+			   sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), \
+				     &(v)->state, __VA_ARGS__))
 
 /* Lets a pCPU choose again, after what happens now. It is no longer idle then: somebody is on the
  * way. */
@@ -164,7 +218,9 @@ ENGINE_FN void engine_survey(struct engine *e, u32 queue)
 	while ((vcpu = host_next_member(e, queue, &place)) != SY_NONE) {
 		struct engine_vcpu *v = host_vcpu(e, vcpu);
 
+		host_lock_domain(e, v->domain);
 		sy_survey_vcpu(host_policy(e), q, engine_domain_of(e, v), &v->state);
+		host_unlock_domain(e, v->domain);
 	}
 }
 
@@ -277,6 +333,16 @@ ENGINE_FN void engine_charge_lone(struct engine *e, u32 queue, u64 now)
 	engine_charge(e, pcpu, now);
 }
 
+/* It has lost its turn where something else took its pCPU: it leaves that one's queue. */
+ENGINE_FN void engine_forget(struct engine *e, u32 vcpu)
+{
+	u32 pcpu = host_vcpu(e, vcpu)->ran_on;
+
+	if (pcpu != SY_NONE && host_queue_at(e, pcpu) == host_vcpu(e, vcpu)->queue &&
+	    host_pcpu(e, pcpu)->paused == vcpu)
+		host_pcpu(e, pcpu)->paused = SY_NONE;
+}
+
 ENGINE_CALL u32 engine_leave(ENGINE, u32 vcpu, u64 now)
 {
 	return ENGINE_ASK(leave, e, host_vcpu(e, vcpu), now);
@@ -287,11 +353,11 @@ ENGINE_CALL u32 engine_join(ENGINE, u32 vcpu, u64 now)
 	return ENGINE_ASK(join, e, host_vcpu(e, vcpu), now);
 }
 
-/* Makes a vCPU that neither runs nor waits in a queue belong to the queue of this pCPU. */
+/* Makes a vCPU that neither runs nor waits in a queue belong to the queue of this pCPU; both are held. */
 ENGINE_CALL int engine_assign(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 from = v->queue, to = host_pcpu(e, pcpu)->queue, left, joined;
+	u32 from = v->queue, to = host_queue_at(e, pcpu), left, joined;
 
 	if (from == to) {
 		v->state.pcpu = pcpu;
@@ -299,6 +365,7 @@ ENGINE_CALL int engine_assign(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 	}
 	engine_charge_lone(e, from, now);
 	engine_charge_lone(e, to, now);
+	engine_forget(e, vcpu);
 	left = engine_leave(e, vcpu, now);
 	v->state.pcpu = pcpu;
 	v->queue = to;

@@ -24,13 +24,13 @@ struct engine_vcpu {
 	u32 domain;
 	u32 queue;
 	u32 ran_on; /* pCPU that it runs or ran on, or SY_NONE */
-	u32 move_to; /* pCPU whose queue it goes to when it stops, or SY_NONE */
+	u32 move_to; /* pCPU whose queue it goes to when it stops or can, or SY_NONE */
 	u8 queued; /* 1: in its queue, under its key */
 	u8 parked; /* 1: kept off its queue, runnable or not */
 	u8 requeue; /* 1: its parking ended before it had stopped; to its policy it is still parked */
 	u8 woken; /* 1: it has not run since it woke */
 	u8 saving; /* 1: until engine_saved() nobody can take it, see host_saves() */
-	u8 unplaced; /* 1: whom it interrupts is open until then */
+	u8 unplaced; /* 1: whom it interrupts is open until then, or until engine_settle_later() */
 };
 
 struct engine_domain {

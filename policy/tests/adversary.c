@@ -19,6 +19,7 @@
 #include "../core.c"
 #include "random.h"
 #include "contract.h"
+#define HOST_LOCKS
 #include "../engine/host.h"
 
 enum {
@@ -78,6 +79,8 @@ static void check(bool holds, const char *format, ...)
 	exit(1);
 }
 
+#include "locks.h"
+
 /* ---- The host's operations ---- */
 
 HOST_FN bool host_goes_on(struct engine *e)
@@ -97,11 +100,14 @@ HOST_FN const struct sy_policy *host_policy(struct engine *e)
 
 HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
 {
+	if (vcpu != begins)
+		check_held(vcpus[vcpu].queue, "vCPU", vcpu);
 	return &vcpus[vcpu];
 }
 
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
 {
+	check(!told || held_domain == domain, "domain %u is touched, but not held", domain);
 	return &domains[domain];
 }
 
@@ -112,11 +118,13 @@ HOST_FN bool host_has_domain(struct engine *e, u32 domain)
 
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
 {
+	check_held(queue, "queue", queue);
 	return &queues[queue];
 }
 
 HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
 {
+	check_held(pcpus[pcpu].queue, "pCPU", pcpu);
 	return &pcpus[pcpu];
 }
 
@@ -378,7 +386,7 @@ static void choose(u32 pcpu)
 		interrupts--;
 	}
 	pcpus[pcpu].interrupted = 0;
-	slice_ns = engine_choose(&engine, pcpu, now);
+	TELL(pcpus[pcpu].queue, slice_ns = engine_choose(&engine, pcpu, now));
 	check(!returns || pcpus[pcpu].current != ran, "vCPU %u stays on pCPU %u; it prefers an idle one", ran, pcpu);
 	choices++;
 	slice_due_ns[pcpu] = pcpus[pcpu].current == SY_NONE ? 0 : now + slice_ns;
@@ -404,6 +412,17 @@ static void settle(bool all)
 	}
 }
 
+static void saved(u32 vcpu)
+{
+	TELL(vcpus[vcpu].queue, engine_saved(&engine, vcpu, now));
+}
+
+static void settle_later(u32 vcpu)
+{
+	settles[vcpu] = false;
+	TELL(vcpus[vcpu].queue, engine_settle_later(&engine, vcpu, now));
+}
+
 /* A late timer may need a second call until it points to the future again, but not one per period. */
 static bool late(u32 round, const char *whose, u32 number)
 {
@@ -419,46 +438,48 @@ static void whatever_is_due(void)
 
 	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		for (round = 0; there[i] && due(vcpu_due_ns[i]); round++) {
-			engine_vcpu_timer(&engine, i, now);
+			TELL(vcpus[i].queue, engine_vcpu_timer(&engine, i, now));
 			if (late(round, "vCPU", i))
 				break;
 		}
 	}
 	for (i = 0; i < domain_count; i++) {
 		for (round = 0; due(domain_due_ns[i]); round++) {
-			engine_domain_timer(&engine, i, now);
+			TELL(SY_NONE, engine_domain_timer(&engine, i, now));
 			if (late(round, "domain", i))
 				break;
 		}
 	}
 	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		if (there[i] && vcpus[i].saving && below(2))
-			engine_saved(&engine, i, now);
+			saved(i);
+		if (settles[i] && below(2))
+			settle_later(i);
 	}
 	for (i = 0; i < engine.pcpus; i++) {
 		if (pcpus[i].occupied && below(2))
 			choose(i);
 		if (due(tick_due_ns[i])) {
 			tick_due_ns[i] = 0;
-			engine_tick(&engine, i, now);
+			TELL(pcpus[i].queue, engine_tick(&engine, i, now));
 			check_tick(i);
 		}
 		if (due(slice_due_ns[i]) && pcpus[i].current != SY_NONE)
-			engine_interrupt(&engine, i);
+			TELL(pcpus[i].queue, engine_interrupt(&engine, i));
 	}
 	if (due(account_due_ns)) {
 		account_due_ns = now + sy_account_ns(&policy);
-		engine_account(&engine, now);
+		TELL(SY_NONE, engine_account(&engine, now));
 	}
 	if (due(sample_due_ns)) {
 		sample_due_ns = now + sy_sample_ns(&policy);
-		engine_sample(&engine, now);
+		TELL(SY_NONE, engine_sample(&engine, now));
 		check_rescheduled();
 	}
 	for (i = 0; i < engine.queues; i++) {
 		if (unbalanced[i] && below(2)) {
 			unbalanced[i] = false;
-			engine_balance(&engine, i, now);
+			TELL(i, engine_balance(&engine, i, now));
 		}
 	}
 }
@@ -518,9 +539,19 @@ static void draw_liked(u32 vcpu)
 	set_allowed(vcpu);
 }
 
+static void occupy(u32 pcpu)
+{
+	TELL(pcpus[pcpu].queue, engine_occupy(&engine, pcpu, now));
+	if (interrupted[pcpu]) {
+		interrupted[pcpu] = false;
+		interrupts--;
+	}
+}
+
 /* The pCPU goes, unless somebody may use no other. */
 static void end_pcpu(u32 pcpu)
 {
+	bool gone = false;
 	u32 i;
 
 	pcpus[pcpu].online = 0;
@@ -534,16 +565,13 @@ static void end_pcpu(u32 pcpu)
 			;
 		return;
 	}
-	engine_occupy(&engine, pcpu, now);
-	if (interrupted[pcpu]) {
-		interrupted[pcpu] = false;
-		interrupts--;
-	}
+	occupy(pcpu);
 	for (i = 0; i < domain_count * domain_vcpus; i++) {
 		if (there[i] && vcpus[i].saving)
-			engine_saved(&engine, i, now);
+			saved(i);
 	}
-	engine_pcpu_end(&engine, pcpu, now);
+	while (!gone)
+		TELL(pcpus[pcpu].queue, gone = engine_pcpu_end(&engine, pcpu, now));
 }
 
 static void change_pcpu(u32 pcpu)
@@ -554,10 +582,10 @@ static void change_pcpu(u32 pcpu)
 		end_pcpu(pcpu);
 		return;
 	}
-	engine_pcpu_begin(&engine, pcpu);
+	TELL(pcpus[pcpu].queue, engine_pcpu_begin(&engine, pcpu));
 	for (i = 0; i < domain_count * domain_vcpus; i++)
 		set_allowed(i);
-	engine_interrupt(&engine, pcpu);
+	TELL(pcpus[pcpu].queue, engine_interrupt(&engine, pcpu));
 }
 
 static struct sy_settings draw_settings(void)
@@ -594,7 +622,10 @@ static void begin_vcpu(u32 vcpu)
 		check(!engine_averse(&engine, vcpu, pcpu), "vCPU %u begins where it would rather not be", vcpu);
 	}
 	there[vcpu] = true;
-	engine_vcpu_begin(&engine, vcpu, vcpu / domain_vcpus, vcpu % domain_vcpus, pcpu, now);
+	begins = vcpu;
+	TELL(pcpus[pcpu].queue,
+	     engine_vcpu_begin(&engine, vcpu, vcpu / domain_vcpus, vcpu % domain_vcpus, pcpu, now));
+	begins = SY_NONE;
 	vcpu_due_ns[vcpu] = sy_vcpu_timer_ns(&policy, &vcpus[vcpu].state);
 }
 
@@ -603,9 +634,10 @@ static void change_vcpu(u32 vcpu)
 	if (vcpus[vcpu].status != ENGINE_BLOCKED)
 		return;
 	if (vcpus[vcpu].saving)
-		engine_saved(&engine, vcpu, now);
+		saved(vcpu);
 	there[vcpu] = false;
-	engine_vcpu_end(&engine, vcpu, now);
+	settles[vcpu] = false;
+	TELL(vcpus[vcpu].queue, engine_vcpu_end(&engine, vcpu, now));
 	begin_vcpu(vcpu);
 }
 
@@ -622,7 +654,7 @@ static void turn_knob(u32 domain)
 		settings = draw_settings();
 		/* Caps change with the domain's beginning only. */
 		settings.cap_percent = d->settings.cap_percent;
-		engine_domain_change(&engine, domain, &settings);
+		TELL(SY_NONE, engine_domain_change(&engine, domain, &settings));
 		break;
 	case 1:
 		d->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
@@ -646,7 +678,7 @@ static void happen(void)
 			draw_allowed(vcpu);
 		else
 			draw_liked(vcpu);
-		engine_affinity_changed(&engine, vcpu, now);
+		TELL(vcpus[vcpu].queue, engine_affinity_changed(&engine, vcpu, now));
 		check_placed(vcpu);
 		break;
 	case 2:
@@ -654,32 +686,28 @@ static void happen(void)
 		break;
 	case 3:
 		if (runs && !pcpus[pcpu].interrupted)
-			engine_yield(&engine, pcpu, now);
+			TELL(pcpus[pcpu].queue, engine_yield(&engine, pcpu, now));
 		break;
 	case 4:
 	case 5:
 		if (runs && !pcpus[pcpu].interrupted)
-			engine_spin(&engine, pcpu, now);
+			TELL(pcpus[pcpu].queue, engine_spin(&engine, pcpu, now));
 		break;
 	case 6:
 		unbalanced[pcpus[pcpu].queue] = true;
 		break;
 	case 7:
 		if (pcpus[pcpu].online)
-			engine_interrupt(&engine, pcpu);
+			TELL(pcpus[pcpu].queue, engine_interrupt(&engine, pcpu));
 		break;
 	case 8:
 		if (vcpus[vcpu].status == ENGINE_WAITING)
-			engine_sleep(&engine, vcpu, now);
+			TELL(vcpus[vcpu].queue, engine_sleep(&engine, vcpu, now));
 		break;
 	case 9:
 		if (!pcpus[pcpu].online)
 			break;
-		engine_occupy(&engine, pcpu, now);
-		if (interrupted[pcpu]) {
-			interrupted[pcpu] = false;
-			interrupts--;
-		}
+		occupy(pcpu);
 		break;
 	case 10:
 		if (!below(4))
@@ -687,7 +715,7 @@ static void happen(void)
 		break;
 	case 11 ... 18:
 		if (runs)
-			engine_block(&engine, pcpu, now);
+			TELL(pcpus[pcpu].queue, engine_block(&engine, pcpu, now));
 		break;
 	default:
 		if (vcpus[vcpu].status == ENGINE_BLOCKED)
@@ -802,11 +830,13 @@ static void begin_host(void)
 	memset(slice_due_ns, 0, sizeof(slice_due_ns));
 	memset(interrupted, 0, sizeof(interrupted));
 	memset(unbalanced, 0, sizeof(unbalanced));
+	memset(settles, 0, sizeof(settles));
 	interrupts = 0;
 	memset(accounted, 0, sizeof(accounted));
 	draw_policy();
 	saves = below(2);
 	softly = below(2);
+	contended = !below(4);
 	governed = !below(4);
 	extreme = !below(8);
 	now = 1 + magnitude() % (extreme ? NOW_EXTREME : NOW_MAX);
@@ -844,6 +874,7 @@ static void run_host(u64 steps)
 	for (step = 0; step < steps; step++) {
 		pass_ns = jumps && !below(20) ? magnitude() >> 8 : pause_ns();
 		now = sy_min(now + pass_ns, extreme ? NOW_EXTREME : NOW_MAX);
+		contention = 100;
 		if (!below(4))
 			whatever_is_due();
 		happen();

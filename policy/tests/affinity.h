@@ -10,7 +10,7 @@
 /* Its affinity has changed: it belongs where it prefers, or goes there, if a pCPU is idle there. */
 static void check_placed(u32 i)
 {
-	check(vcpus[i].move_to != SY_NONE || engine_better_idle(&engine, i, vcpus[i].state.pcpu) == SY_NONE,
+	check(vcpus[i].move_to != SY_NONE || put_off(i) || engine_better_idle(&engine, i, vcpus[i].state.pcpu) == SY_NONE,
 	      "vCPU %u belongs to pCPU %u; it prefers an idle one", i, vcpus[i].state.pcpu);
 }
 
@@ -65,7 +65,8 @@ static void wake(u32 vcpu)
 	}
 	better |= prefers[vcpu] &&
 		  engine_idle_for(&engine, vcpu, ENGINE_SOFT, from, end) != SY_NONE;
-	engine_wake(&engine, vcpu, now);
+	TELL(vcpus[vcpu].queue, engine_wake(&engine, vcpu, now));
+	better &= !put_off(vcpu);
 	check(!better || !taken(was_idle, others, 0, engine.pcpus),
 	      "vCPU %u takes an idle pCPU; it prefers another idle one", vcpu);
 	check(!better || !averse || !v->queued || v->saving || claims_preferred(vcpu, was_idle),

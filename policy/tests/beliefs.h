@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the engine believes goes together, on any host and from one thing that happens to the next. Whoever includes
- * this has an `engine`, the operations of engine/host.h and a check(holds, format, ...) that ends the test.
+ * this has an `engine`, the operations of engine/host.h, a check(holds, format, ...) that ends the test, and a
+ * put_off(vcpu): whether host_settle() was called and is not answered.
  */
 #ifndef STEELYARD_TESTS_BELIEFS_H
 #define STEELYARD_TESTS_BELIEFS_H
@@ -12,7 +13,7 @@ static void check_beliefs_of_vcpu(u32 i)
 	bool runs = v->status == ENGINE_RUNNING, waits = v->status == ENGINE_WAITING;
 	const struct engine_pcpu *c = runs ? host_pcpu(&engine, v->ran_on) : 0;
 	/* It can still move. */
-	bool moves = v->saving && v->move_to != SY_NONE;
+	bool moves = (v->saving || put_off(i)) && v->move_to != SY_NONE;
 
 	check(v->state.runnable == (runs || waits), "vCPU %u: runnable is %u", i, v->state.runnable);
 	check(v->queue == host_pcpu(&engine, v->state.pcpu)->queue, "vCPU %u is not in the queue of its pCPU", i);
@@ -21,8 +22,8 @@ static void check_beliefs_of_vcpu(u32 i)
 	      "vCPU %u stays on pCPU %u, which it may not use", i, v->ran_on);
 	check(!runs || c->interrupted || !v->parked, "vCPU %u is parked and runs", i);
 	check(!waits || v->queued != v->parked || (v->saving && !v->queued), "vCPU %u waits, but is lost", i);
-	check(v->saving || runs || v->move_to == SY_NONE, "vCPU %u does not move", i);
-	check(v->saving || !v->unplaced, "vCPU %u interrupts nobody", i);
+	check(moves || runs || v->move_to == SY_NONE, "vCPU %u does not move", i);
+	check(v->saving || put_off(i) || !v->unplaced, "vCPU %u interrupts nobody", i);
 	check(moves || host_pcpu(&engine, v->state.pcpu)->online, "vCPU %u belongs to pCPU %u, which is gone", i,
 	      v->state.pcpu);
 	check(!runs || c->interrupted || !v->requeue, "vCPU %u runs on as one that is parked", i);
@@ -73,7 +74,7 @@ static u32 check_beliefs_of_queue(u32 q)
 		check(++count <= queue->state.queued, "queue %u holds more than it counts", q);
 		for (c = queue->first_pcpu; c < queue->end_pcpu; c++)
 			check(v->saving || !engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) ||
-				      awaited(i) || !asks_idle_first(q),
+				      awaited(i) || put_off(i) || !asks_idle_first(q),
 			      "pCPU %u is idle and vCPU %u waits for it", c, i);
 	}
 	check(queue->state.queued == count, "queue %u counts wrong", q);

@@ -27,7 +27,7 @@ static void check_class(u32 i)
 	const struct engine_vcpu *v = &vcpus[i];
 	enum sy_class class = sy_class(&policy, &v->state);
 	/* Its parking may have ended; its policy hears of it once the context is saved. */
-	bool moves = v->saving && v->move_to != SY_NONE;
+	bool moves = (v->saving || put_off(i)) && v->move_to != SY_NONE;
 
 	check(class < SY_CLASSES && !sy_class_name(class) == (class == SY_CLASS_NONE), "class %d", (int)class);
 	check(!v->state.runnable || v->requeue || moves || v->parked == (class == SY_CLASS_PARKED), "vCPU %u is %sparked, of class %d", i,

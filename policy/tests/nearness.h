@@ -68,16 +68,19 @@ static u32 first_to_steal_from(u32 queue, u32 pcpu, bool averse)
 /* Who comes to an idle pCPU from another queue is the nearest, of those as near in turn from the next one on. */
 static void check_steal(u32 pcpu)
 {
-	u32 expected = SY_NONE, averse, level, i;
+	u32 expected = SY_NONE, found, averse, level, i;
 
-	if (engine.queues != engine.pcpus || engine.pcpus < 2)
+	if (engine.queues != engine.pcpus || engine.pcpus < 2 || contended)
 		return;
 	for (averse = 0; averse < 2; averse++)
 		for (level = ENGINE_CACHE; level <= ENGINE_LEVELS; level++)
 			for (i = 1; expected == SY_NONE && i < engine.pcpus; i++)
 				if (distance(pcpu, (pcpu + i) % engine.pcpus) == level)
 					expected = first_to_steal_from((pcpu + i) % engine.pcpus, pcpu, averse);
-	check(engine_steal(&engine, pcpu, SY_NONE, now) == expected, "pCPU %u should steal vCPU %d", pcpu, (int)expected);
+	found = engine_steal(&engine, pcpu, SY_NONE, now);
+	check(found == expected, "pCPU %u should steal vCPU %d", pcpu, (int)expected);
+	if (found != SY_NONE)
+		host_unlock_queue(&engine, vcpus[found].queue);
 }
 
 /*

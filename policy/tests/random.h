@@ -5,7 +5,7 @@
 #ifndef STEELYARD_TESTS_RANDOM_H
 #define STEELYARD_TESTS_RANDOM_H
 
-static u64 random_state;
+static _Thread_local u64 random_state;
 
 /* splitmix64 (Steele, Lea, Flood 2014) */
 static u64 random_word(void)

@@ -22,7 +22,8 @@
  *
  * Time. Slices and ticks are a timer per pCPU: the kernel's own tick is too coarse.
  *
- * Locking. One lock guards all of the engine's state. It is our own: the kernel lets no function be
+ * Locking. One lock guards all of the engine's state, which would make do with one per queue
+ * (policy/engine/host.h). It is our own: the kernel lets no function be
  * called with one of its own locks held. Who holds it cannot be interrupted: the kernel's calls come with
  * interrupts off, timers switch them off. The kernel's run queue locks are taken before it, those of its timers
  * after it.

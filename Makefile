@@ -49,7 +49,8 @@ sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries and o
 	@echo "== sanitizers"
 	@mkdir -p $(target)
 	while read -r name sanitizers source; do \
-		gcc -std=gnu11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -Werror \
+		gcc -std=gnu11 -O1 -g -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter \
+			-Wdeclaration-after-statement -Werror \
 			-fsanitize=$$sanitizers -fno-sanitize-recover=all -I. -Ipolicy -Ixen/tests/include \
 			-Icrates/kvm/tests/model/include $$source -o $(target)/$$name; \
 	done < <(printf '%s\n' 'adversary address,undefined policy/tests/adversary.c' \

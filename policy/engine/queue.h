@@ -106,8 +106,10 @@ ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
 /* What a call into the core says that is given this domain. */
 #define ENGINE_WITH_DOMAIN(e, domain, call) \
 	({ \
+		__typeof__(call) answer_; \
+\
 		host_lock_domain(e, domain); \
-		__auto_type answer_ = (call); \
+		answer_ = (call); \
 		host_unlock_domain(e, domain); \
 		answer_; \
 	})
@@ -115,8 +117,10 @@ ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
 /* The same of what all share. */
 #define ENGINE_WITH_SHARED(e, call) \
 	({ \
+		__typeof__(call) answer_; \
+\
 		host_lock_shared(e); \
-		__auto_type answer_ = (call); \
+		answer_ = (call); \
 		host_unlock_shared(e); \
 		answer_; \
 	})
@@ -124,8 +128,10 @@ ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
 /* And of both. */
 #define ENGINE_WITH_BOTH(e, domain, call) \
 	({ \
+		__typeof__(call) answer_; \
+\
 		engine_lock_both(e, domain); \
-		__auto_type answer_ = (call); \
+		answer_ = (call); \
 		engine_unlock_both(e, domain); \
 		answer_; \
 	})

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What to type for a setting: first to look at it, then on the host.
+
+use steelyard_advise::{Change, Toolstack, commands, quoted};
+use steelyard_policy::Policy;
+use steelyard_simulator::config::Setup;
+use steelyard_simulator::units::Nanoseconds;
+
+use crate::Question;
+
+/// Simulates the setting again, beside the host as it is.
+pub fn compare(question: &Question, (setup, policy): &(Setup, Policy)) -> String {
+    let mut line = format!("steelyard compare {}", quoted(question.input));
+    line += &format!(" --policy {policy}");
+    for (name, value) in parameters(policy) {
+        line += &format!(" --set {name}={value}");
+    }
+    for (then, now) in setup.domains.iter().zip(&question.setup.domains) {
+        let mut set = |key: &str, value: String| {
+            let setting = format!("domain.{}.{key}={value}", now.name);
+            line += &format!(" --set {}", quoted(&setting));
+        };
+        if then.weight != now.weight {
+            set("weight", then.weight.to_string());
+        }
+        if then.cap_percent != now.cap_percent {
+            set("cap_percent", then.cap_percent.to_string());
+        }
+        if let Some(slice) = then.slice.filter(|_| then.slice != now.slice) {
+            set("slice", slice.to_string());
+        }
+    }
+    line
+}
+
+/// Makes the changes on the host.
+pub fn on_the_host(question: &Question, (setup, policy): &(Setup, Policy)) -> Vec<String> {
+    // The scheduler comes first: what follows is for that.
+    let asked = steelyard_advise::Question {
+        setup: question.setup,
+        policy,
+        label: question.label,
+        toolstack: question.toolstack,
+        recorded: None,
+    };
+    let mut lines = vec![];
+    if policy.parameters() != question.policy.parameters() {
+        match stock(question, policy) {
+            Some(change) => lines.extend(commands(&asked, &change)),
+            None => lines.push(own(question.toolstack, policy)),
+        }
+    }
+    for (domain, (then, now)) in setup.domains.iter().zip(&question.setup.domains).enumerate() {
+        let mut make = |change| lines.extend(commands(&asked, &change));
+        if then.weight != now.weight {
+            make(Change::Weight { domain, was: now.weight, weight: then.weight });
+        }
+        if then.cap_percent != now.cap_percent {
+            make(Change::Cap { domain, cap_percent: then.cap_percent });
+        }
+        if let Some(slice) = then.slice.filter(|_| then.slice != now.slice) {
+            make(Change::Slice { domain, slice });
+        }
+    }
+    lines
+}
+
+/// Another scheduler or parameter that a stock host has a command for: on Xen its own, of both the slice.
+fn stock(question: &Question, then: &Policy) -> Option<Change> {
+    let (now, name) = (question.policy, then.discipline().name);
+    let newest = Policy::named(name).ok()?;
+    if question.toolstack == Toolstack::Xl
+        && ["credit", "credit2"].contains(&name)
+        && then.parameters() == newest.parameters()
+    {
+        return Some(Change::Scheduler { policy: name.to_owned() });
+    }
+    let parameter = match name {
+        "credit" => "slice_ns",
+        "fair" => "base_slice_ns",
+        _ => return None,
+    };
+    let mut asked = now.clone();
+    let value = then.value(parameter)?;
+    asked.set(parameter, &value.to_string()).ok()?;
+    let plain = now.governors().next().is_none();
+    let slice = Nanoseconds(value);
+    (plain && asked.parameters() == then.parameters())
+        .then_some(Change::HostSlice { parameter, slice })
+}
+
+/// The policy by this project's own schedulers.
+fn own(toolstack: Toolstack, policy: &Policy) -> String {
+    let set: Vec<String> =
+        parameters(policy).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    match toolstack {
+        Toolstack::Libvirt => {
+            let set: String = set.iter().map(|set| format!(" --set {set}")).collect();
+            format!("steelyard kvm run --policy {policy}{set}")
+        }
+        Toolstack::Xl => {
+            let of_discipline = format!("{}.", policy.discipline().name);
+            // There the discipline's own parameters have plain names.
+            let names = set.iter().map(|set| set.strip_prefix(&of_discipline).unwrap_or(set));
+            let set = names.collect::<Vec<_>>().join(",");
+            let set = if set.is_empty() { set } else { format!(" steelyard_params={set}") };
+            format!("# Xen's boot options: sched=steelyard steelyard_policy={policy}{set}")
+        }
+    }
+}
+
+/// Parameters that are not as the policy's name says, as `--set` takes them.
+fn parameters(policy: &Policy) -> Vec<(String, String)> {
+    let Ok(named) = Policy::named(&policy.to_string()) else { return vec![] };
+    let differ = policy.values().filter(|(name, _, value)| named.value(name) != Some(*value));
+    let discipline = policy.discipline().name;
+    let full = |name: String| match name.contains('.') {
+        true => name,
+        false => format!("{discipline}.{name}"),
+    };
+    differ.map(|(name, known, value)| (full(name), known.format(value))).collect()
+}

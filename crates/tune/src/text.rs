@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is found, as a person reads it: a screen at most, unless all is asked for.
+
+use std::fmt::Write;
+
+use steelyard_report::{number, spread, time, with_unit};
+
+use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Wanted};
+
+/// So many of each are shown: 24 lines with one goal and one figure to keep.
+const CHANGES_SHOWN: usize = 5;
+const COSTS_SHOWN: usize = 2;
+const COMMANDS_SHOWN: usize = 4;
+const OTHERS_SHOWN: usize = 4;
+
+/// The outcome for `input`.
+pub fn text(outcome: &Outcome, input: &str, all: bool) -> String {
+    let most = |most: usize| if all { usize::MAX } else { most };
+    let mut text = head(outcome, input);
+    let Some((best, others)) = outcome.proposals.split_first() else {
+        text.push_str(&nothing(outcome));
+        return text;
+    };
+    let _ = writeln!(text, "Best: {}", best.policy);
+    figures(&mut text, outcome, best);
+    text.push_str("What it changes, and what part of the gain is lost without each\n");
+    list(&mut text, &best.changes, most(CHANGES_SHOWN), say_change);
+    if best.needless > 0 {
+        let (they, are) = if best.needless == 1 { ("change", "is") } else { ("changes", "are") };
+        let _ =
+            writeln!(text, "  {} more {they} made no difference and {are} left out", best.needless);
+    }
+    if !best.costs.is_empty() {
+        text.push_str("Others pay\n");
+        list(&mut text, &best.costs, most(COSTS_SHOWN), say_cost);
+    }
+    text.push_str("What to type: to look at it, and on the host\n");
+    let commands: Vec<&String> = std::iter::once(&best.compare).chain(&best.commands).collect();
+    list(&mut text, &commands, most(COMMANDS_SHOWN), |command| format!("  {command}\n"));
+    if !others.is_empty() {
+        text.push_str("Or, better in one goal and worse in another\n");
+        list(&mut text, others, most(OTHERS_SHOWN), |other| say_other(outcome, other, all));
+    }
+    text
+}
+
+fn head(outcome: &Outcome, input: &str) -> String {
+    let Outcome { policy, pcpus, domains, search, verdict, tried, keeping, .. } = outcome;
+    let mut text = format!("{input}: {pcpus} pCPUs, {domains} VMs, under {policy}\n");
+    let _ = write!(
+        text,
+        "{tried} settings tried, {} runs of {} each",
+        search.seeds,
+        time(search.length_ns as f64)
+    );
+    let _ = match outcome.keeps.is_empty() {
+        true => writeln!(text),
+        false => writeln!(text, "; {keeping} keep what is to be kept"),
+    };
+    let (seeds, length) = (verdict.seeds, time(verdict.length_ns as f64));
+    let _ = match outcome.errors.is_some() {
+        true => {
+            writeln!(text, "Verdict by {seeds} runs with other seeds over the {length} that follow")
+        }
+        false => writeln!(text, "Verdict by {seeds} runs with other seeds"),
+    };
+    text
+}
+
+/// Why nothing is proposed.
+fn nothing(outcome: &Outcome) -> String {
+    if outcome.keeping == 0 {
+        return "Nothing to gain: no setting keeps what is to be kept.\n".to_owned();
+    }
+    let Some(best) = outcome.rejected.first() else {
+        return "Nothing to gain: no setting is better than the host as it is.\n".to_owned();
+    };
+    let mut text =
+        "Nothing to gain: what looked best is no gain by runs that the search has not seen\n"
+            .to_owned();
+    let _ = writeln!(text, "  {}", best.policy);
+    figures(&mut text, outcome, best);
+    text
+}
+
+/// Goals and what is to be kept, a line each.
+fn figures(text: &mut String, outcome: &Outcome, proposal: &Proposal) {
+    let errors = outcome.errors.iter().flatten().copied().map(Some).chain(std::iter::repeat(None));
+    for ((goal, judged), error) in outcome.goals.iter().zip(&proposal.goals).zip(errors) {
+        let mut why = format!("better in {} of {}", judged.good_runs, outcome.verdict.seeds);
+        if let Some(error) =
+            error.filter(|_| judged.good_runs == outcome.verdict.seeds && !judged.holds)
+        {
+            let _ = match error.is_finite() {
+                true => write!(why, ", but replays are off by a factor of {}", number(error)),
+                false => write!(why, ", but nobody knows how far replays are off (--own)"),
+            };
+        }
+        let _ = writeln!(text, "  {}: {why}", say_judged(goal, judged));
+    }
+    for (keep, judged) in outcome.keeps.iter().zip(&proposal.keeps) {
+        let kept = if judged.holds { "kept" } else { "NOT kept" };
+        let runs = format!("{} of {}", judged.good_runs, outcome.verdict.seeds);
+        let _ = writeln!(text, "  {}: {kept}, in {runs}", say_judged(keep, judged));
+    }
+}
+
+fn say_judged(wanted: &Wanted, judged: &Judged) -> String {
+    let unit = &wanted.unit;
+    let now = judged.now.map_or("not measured".to_owned(), |it| with_unit(it.median, unit));
+    format!("{}  {now} -> {}", wanted.text, spread(judged.then, unit))
+}
+
+/// Places count from 1.
+fn list<T>(text: &mut String, items: &[T], most: usize, say: impl Fn(&T) -> String) {
+    for item in items.iter().take(most) {
+        text.push_str(&say(item));
+    }
+    if items.len() > most {
+        let _ = writeln!(text, "  and {} more: --all", items.len() - most);
+    }
+}
+
+fn say_change(change: &ChangeMade) -> String {
+    let ChangeMade { name, now, then, without } = change;
+    let lost = match (without.keeps, without.lost) {
+        (false, _) => "what is to be kept is not".to_owned(),
+        (true, lost) if lost >= 1.0 => "all".to_owned(),
+        (true, lost) => format!("{:.0} %", 100.0 * lost),
+    };
+    let now = now.as_ref().map_or(String::new(), |now| format!(" {now} ->"));
+    format!("  {name}{now} {then}: {lost}\n")
+}
+
+fn say_cost(cost: &Cost) -> String {
+    let Cost { domain, share_percent: share, p99_ns: p99 } = cost;
+    format!(
+        "  {domain}: gets {} -> {} %, waits {} -> {}\n",
+        number(share.0),
+        number(share.1),
+        time(p99.0),
+        time(p99.1)
+    )
+}
+
+/// Another of the front.
+fn say_other(outcome: &Outcome, other: &Proposal, all: bool) -> String {
+    let goals = outcome.goals.iter().zip(&other.goals).map(|(goal, judged)| {
+        let then =
+            judged.then.map_or("not measured".to_owned(), |it| with_unit(it.median, &goal.unit));
+        format!("{} {then}", goal.text)
+    });
+    let mut text = format!("  {}: {}\n", other.policy, goals.collect::<Vec<_>>().join(", "));
+    if all {
+        for line in std::iter::once(&other.compare).chain(&other.commands) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}

@@ -297,7 +297,7 @@ pub struct Advise {
 ///
 /// Say which figure is to be as small or as great as it can be, and what is to be kept meanwhile. Hundreds of settings
 /// are simulated beside the host as it is. The best is judged by runs that the search has not seen: other seeds, and of
-/// a recording the later half. What is not better in each of them is no gain, and nothing to gain is an answer. The
+/// a recording the later half. What is not better in nine of ten of them is no gain; nothing to gain is an answer. The
 /// same question gives the same bytes, whatever the number of threads. docs/tune.md lists metrics and units.
 #[derive(Args, Debug)]
 #[command(

@@ -31,8 +31,8 @@ use crate::terminal;
 
 /// Seeds of each setting in the search, where the command line asks for no other number.
 const SEARCH_SEEDS: u32 = 3;
-/// Seeds of the verdict at least: by chance alone one in 32 would be better in each of them.
-const VERDICT_SEEDS: u32 = 5;
+/// Seeds of the verdict at least.
+const VERDICT_SEEDS: u32 = 10;
 /// Seed of the search itself: what it draws is its own affair.
 const SEED: u64 = 1;
 

@@ -15,8 +15,10 @@ use crate::{Bench, Part, Question, shell};
 
 /// So many settings of a front are looked at.
 const MOST: usize = 8;
-/// A change whose undoing loses no more of what is gained is not needed.
-const NEEDLESS: f64 = 0.05;
+/// A change is not needed if without it, and all others that are not needed, so much of the gain is left: as in advice.
+const NEARLY: f64 = 0.9;
+/// What chance may look like a gain.
+const CHANCE: f64 = 0.05;
 /// Somebody else pays if they get less by so much of a pCPU and of what they had, or wait longer by so much and so many
 /// times as long.
 const LESS_POINTS: f64 = 0.5;
@@ -105,8 +107,8 @@ pub struct Proposal {
 pub struct ChangeMade {
     /// Of what.
     pub name: String,
-    /// As it is now; nothing if that has no meaning or is out of the range of the search.
-    pub now: Option<String>,
+    /// As it is without this change; nothing if that is out of the range of the search.
+    pub was: Option<String>,
     /// As it is then.
     pub then: String,
     /// By the runs of the search.
@@ -133,7 +135,7 @@ pub struct Judged {
     pub then: Option<Spread>,
     /// In so many of the runs it is better, or keeps its bound.
     pub good_runs: usize,
-    /// Of a goal: better in every run, and by more than replays are off. Of what is to be kept: the median keeps it.
+    /// Of a goal: better in [`enough`] runs, and by more than replays are off. Of what is to be kept: the median keeps it.
     pub holds: bool,
 }
 
@@ -270,7 +272,7 @@ fn simplify<B: Bench>(
         let losses = numbers.iter().map(|&it| lost(&now, &best, &search.tried[it].score));
         let least = losses.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
         match least {
-            Some((place, lost)) if lost <= NEEDLESS => setting = fewer[place].clone(),
+            Some((place, lost)) if lost <= 1.0 - NEARLY => setting = fewer[place].clone(),
             _ => break,
         }
     }
@@ -296,15 +298,14 @@ fn changes<B: Bench>(
     let space = search.space;
     let with = search.evaluate(std::slice::from_ref(setting))?;
     let without = search.evaluate(&without_each(space, setting))?;
-    let now_host = space.host(&Setting::default());
     let score = |number: usize| &search.tried[number].score;
     let (now, with) = (score(0), with.first().map_or(score(0), |&number| score(number)));
     let change = |((&dimension, &value), number): ((&usize, &u64), &usize)| {
-        let Tried { figures, score, .. } = &search.tried[*number];
-        let now_value = space.value(dimension, &Setting::default(), &now_host);
+        let Tried { setting, figures, score } = &search.tried[*number];
+        let was = space.value(dimension, setting, &space.host(setting));
         ChangeMade {
             name: space.dimensions[dimension].name.clone(),
-            now: now_value.map(|value| space.format(dimension, value)),
+            was: was.map(|value| space.format(dimension, value)),
             then: space.format(dimension, value),
             without: Without {
                 goals: figures.goals.iter().map(|it| Some(spread(it)?.median)).collect(),
@@ -340,7 +341,7 @@ fn propose(
         let factor = now_spread
             .zip(then_spread)
             .map_or(1.0, |(now, then)| steelyard_report::factor(now.median, then.median));
-        let holds = good_runs == then.len() && !then.is_empty() && factor > doubt;
+        let holds = good_runs >= enough(then.len()) && factor > doubt;
         Judged { now: now_spread, then: then_spread, good_runs, holds }
     });
     let goals = goals.collect();
@@ -366,6 +367,22 @@ fn propose(
         compare: shell::compare(question, host),
         commands: shell::on_the_host(question, host),
     }
+}
+
+/// In so many of these runs a setting has to be better for chance alone to be unlikely, by a sign test: were it better and
+/// worse equally often, it would be better in as many in less than one of twenty verdicts.
+pub fn enough(runs: usize) -> usize {
+    let mut likely = 0.5_f64.powi(runs as i32);
+    let mut tail = 0.0;
+    for good in (0..=runs).rev() {
+        tail += likely;
+        if tail > CHANCE {
+            return good + 1;
+        }
+        // From C(n, k) to C(n, k - 1).
+        likely *= good as f64 / (runs - good + 1) as f64;
+    }
+    0
 }
 
 /// Who pays, beside those whom goals are about.
@@ -423,6 +440,12 @@ mod tests {
 
     fn score(violation: f64, losses: &[f64]) -> Score {
         Score { violation, losses: losses.to_vec() }
+    }
+
+    #[test]
+    fn chance_is_ruled_out_by_hand() {
+        // 1/16 is too much, 1/32 is not; 11/1024 and 56/1024; 1.3 % and 5.8 % of 2^20.
+        assert_eq!([0, 1, 4, 5, 10, 20].map(enough), [1, 2, 5, 5, 9, 15]);
     }
 
     #[test]

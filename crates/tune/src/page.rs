@@ -14,7 +14,7 @@ use crate::search;
 /// What the charts show.
 #[derive(Serialize)]
 struct Charts<'a> {
-    goals: &'a [Wanted],
+    goals: Vec<Wanted>,
     dimensions: &'a [String],
     rows: Vec<Point<'a>>,
     /// Of the best: what is lost without each change, in percent of the gain.
@@ -48,9 +48,7 @@ pub fn write_page(outcome: &Outcome, input: &str, mut writer: impl Write) -> io:
                 " runs of " (time(outcome.verdict.length_ns as f64)) " that the search has not seen"
             }
             @if outcome.proposals.is_empty() { p { "Nothing to gain." } }
-            @for (place, proposal) in proposals().enumerate() {
-                (of_proposal(outcome, proposal, place))
-            }
+            @if let Some(first) = proposals().next() { (of_proposal(outcome, first, 0)) }
             (chart("tried", "Every setting", "Medians over the seeds of the search. What is hollow \
                 does not keep what is to be kept; the line is the front. A cross is the host as it is."))
             (chart("changes", "What matters", "What part of the gain is lost if one change of the best \
@@ -67,6 +65,9 @@ pub fn write_page(outcome: &Outcome, input: &str, mut writer: impl Write) -> io:
                 }
             }
             (chart("closely", "Every value of it that was tried", "Against the first goal."))
+            @for (place, proposal) in proposals().enumerate().skip(1) {
+                (of_proposal(outcome, proposal, place))
+            }
         }
     };
     let page = Page {
@@ -82,11 +83,18 @@ pub fn write_page(outcome: &Outcome, input: &str, mut writer: impl Write) -> io:
 }
 
 fn charts(outcome: &Outcome) -> Charts<'_> {
-    let median = |values: &Vec<Option<f64>>| Some(search::spread(values)?.median);
+    // Axes without prefixes of units want times that people have.
+    let scaled = |wanted: &Wanted| match wanted.unit.as_str() {
+        "ns" => (1e6, Wanted { unit: "ms".to_owned(), ..wanted.clone() }),
+        _ => (1.0, wanted.clone()),
+    };
+    let (scales, goals): (Vec<f64>, Vec<Wanted>) = outcome.goals.iter().map(scaled).unzip();
+    let median =
+        |(values, scale): (&Vec<Option<f64>>, &f64)| Some(search::spread(values)?.median / scale);
     let rows = outcome.rows.iter().map(|row| Point {
         policy: &row.policy,
         values: &row.values,
-        goals: row.figures.goals.iter().map(median).collect(),
+        goals: row.figures.goals.iter().zip(&scales).map(median).collect(),
         keeps: row.score.violation == 0.0,
         front: row.front,
     });
@@ -95,7 +103,7 @@ fn charts(outcome: &Outcome) -> Charts<'_> {
     // More than all is as bad as all.
     let lost = |lost: f64| 100.0 * lost.clamp(0.0, 1.0);
     Charts {
-        goals: &outcome.goals,
+        goals,
         dimensions: &outcome.dimensions,
         rows: rows.collect(),
         changes: changes.map(|it| (it.name.as_str(), lost(it.without.lost))).collect(),
@@ -153,13 +161,15 @@ fn of_proposal(outcome: &Outcome, proposal: &Proposal, place: usize) -> Markup {
             ul {
                 @for change in &proposal.changes {
                     li {
-                        (change.name) " " @if let Some(now) = &change.now { (now) " → " } (change.then)
+                        (change.name) " " @if let Some(was) = &change.was { (was) " → " } (change.then)
                     }
                 }
             }
-            pre {
-                (proposal.compare)
-                @for command in &proposal.commands { "\n" (command) }
+            div .scroll {
+                pre {
+                    (proposal.compare)
+                    @for command in &proposal.commands { "\n" (command) }
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What to try next. Each new setting is one of the best tenth so far with one change or a few more; which value a
-//! change takes says a tree-structured Parzen estimator of its dimension (crate `tpe`; J. Bergstra, R. Bardenet, Y.
+//! What to try next. Each new setting is one of the best tenth so far with a change or a few more, or one less; which
+//! value a change takes says a tree-structured Parzen estimator of its dimension (crate `tpe`; J. Bergstra, R. Bardenet, Y.
 //! Bengio, B. Kégl: Algorithms for Hyper-Parameter Optimization, NIPS 2011), which is told of all settings in their
 //! order from best to worst. So several goals, and what is to be kept, count as [`crate::order`] counts them.
 
@@ -65,8 +65,15 @@ impl<'a> Proposer<'a> {
             if number > 0 && !self.random.random_bool(ANOTHER) {
                 break;
             }
+            // One step among the kinds is back, so that changes that do nothing do not pile up.
+            let step = self.random.random_range(0..=self.kinds.len());
+            let Some(kind) = self.kinds.get(step) else {
+                let changed: Vec<usize> = child.0.keys().copied().collect();
+                let back = changed.choose(&mut self.random);
+                back.map(|dimension| child.0.remove(dimension));
+                continue;
+            };
             let (_, policy) = self.space.host(&child);
-            let Some(kind) = self.kinds.choose(&mut self.random) else { break };
             let meant: Vec<usize> =
                 kind.iter().copied().filter(|&it| self.space.has_meaning(it, &policy)).collect();
             let Some(&dimension) = meant.choose(&mut self.random) else { continue };

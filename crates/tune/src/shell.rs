@@ -35,8 +35,7 @@ pub fn compare(question: &Question, (setup, policy): &(Setup, Policy)) -> String
 
 /// Makes the changes on the host.
 pub fn on_the_host(question: &Question, (setup, policy): &(Setup, Policy)) -> Vec<String> {
-    // The scheduler comes first: what follows is for that.
-    let asked = steelyard_advise::Question {
+    let ask = |policy| steelyard_advise::Question {
         setup: question.setup,
         policy,
         label: question.label,
@@ -44,10 +43,19 @@ pub fn on_the_host(question: &Question, (setup, policy): &(Setup, Policy)) -> Ve
         recorded: None,
     };
     let mut lines = vec![];
+    // Who administers domains by `xl` has to know by which name: our own scheduler goes by credit2's.
+    let credit2 = Policy::named("credit2").unwrap_or_else(|_| policy.clone());
+    let mut asked = ask(question.policy);
     if policy.parameters() != question.policy.parameters() {
         match stock(question, policy) {
-            Some(change) => lines.extend(commands(&asked, &change)),
-            None => lines.push(own(question.toolstack, policy)),
+            Some(change) => {
+                asked = ask(policy);
+                lines.extend(commands(&asked, &change));
+            }
+            None => {
+                asked = ask(&credit2);
+                lines.push(own(question.toolstack, policy));
+            }
         }
     }
     for (domain, (then, now)) in setup.domains.iter().zip(&question.setup.domains).enumerate() {
@@ -119,4 +127,77 @@ fn parameters(policy: &Policy) -> Vec<(String, String)> {
         false => format!("{discipline}.{name}"),
     };
     differ.map(|(name, known, value)| (full(name), known.format(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use steelyard_simulator::config::{Domain, Host};
+
+    use super::*;
+
+    /// What is typed on a host with the one scheduler to have the other, and another weight.
+    fn typed(now: &str, then: &str, set: &[(&str, &str)]) -> (String, Vec<String>) {
+        let named = |name: &str| Policy::named(name).unwrap();
+        let setup = Setup { host: Host::with_pcpus(1), domains: vec![Domain::new("a b", 1)] };
+        let (now, mut then) = (named(now), named(then));
+        set.iter().for_each(|(name, value)| then.set(name, value).unwrap());
+        let mut changed = setup.clone();
+        changed.domains[0].weight = 512;
+        let question = Question {
+            setup: &setup,
+            policy: &now,
+            label: "",
+            input: "a host.toml",
+            toolstack: Toolstack::of(now.discipline().name),
+            goals: &[],
+            keeps: &[],
+            vary: &[],
+            policies: &[],
+            settings: 1,
+            seed: 1,
+            errors: None,
+        };
+        let host = (changed, then);
+        (compare(&question, &host), on_the_host(&question, &host))
+    }
+
+    #[test]
+    fn stock_hosts_have_commands_of_their_own() {
+        let weight = "virsh schedinfo 'a b' --live --config cpu_shares=200";
+        let (line, commands) = typed("fair", "fair", &[("base_slice_ns", "1000000")]);
+        assert_eq!(
+            line,
+            "steelyard compare 'a host.toml' --policy fair@eevdf --set fair.base_slice_ns=1000000 \
+             --set 'domain.a b.weight=512'"
+        );
+        assert_eq!(commands, ["echo 1000000 > /sys/kernel/debug/sched/base_slice_ns", weight]);
+        assert_eq!(typed("fair", "fair", &[]).1, [weight]);
+        let set = [("app-slice.windows", "2"), ("slice_ns", "5000000")];
+        assert_eq!(
+            typed("fair", "credit+app-slice", &set).1,
+            [
+                "steelyard kvm run --policy credit@xen-4.20+app-slice \
+                 --set credit.slice_ns=5000000 --set app-slice.windows=2",
+                weight
+            ]
+        );
+    }
+
+    #[test]
+    fn on_xen_whoever_schedules_has_its_name() {
+        let weight = |scheduler: &str| format!("xl {scheduler} -d 'a b' -w 512");
+        assert_eq!(typed("credit", "credit", &[]).1, [weight("sched-credit")]);
+        assert_eq!(
+            typed("credit", "credit2", &[]).1,
+            ["# Xen's boot options, then boot anew: sched=credit2", &weight("sched-credit2")]
+        );
+        assert_eq!(
+            typed("credit", "credit@xen-4.2", &[("slice_ns", "5000000")]).1,
+            [
+                "# Xen's boot options: sched=steelyard steelyard_policy=credit@xen-4.2 \
+                 steelyard_params=slice_ns=5000000",
+                &weight("sched-credit2")
+            ]
+        );
+    }
 }

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use steelyard_report::{number, spread, time, with_unit};
 
-use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Wanted};
+use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Wanted, enough};
 
 /// So many of each are shown: 24 lines with one goal and one figure to keep.
 const CHANGES_SHOWN: usize = 5;
 const COSTS_SHOWN: usize = 2;
-const COMMANDS_SHOWN: usize = 4;
-const OTHERS_SHOWN: usize = 4;
+const COMMANDS_SHOWN: usize = 8;
+const OTHERS_SHOWN: usize = 3;
 
 /// The outcome for `input`.
 pub fn text(outcome: &Outcome, input: &str, all: bool) -> String {
@@ -46,7 +46,10 @@ pub fn text(outcome: &Outcome, input: &str, all: bool) -> String {
 
 fn head(outcome: &Outcome, input: &str) -> String {
     let Outcome { policy, pcpus, domains, search, verdict, tried, keeping, .. } = outcome;
-    let mut text = format!("{input}: {pcpus} pCPUs, {domains} VMs, under {policy}\n");
+    let many =
+        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (pcpus, vms) = (many(*pcpus as usize, "pCPU"), many(*domains, "VM"));
+    let mut text = format!("{input}: {pcpus}, {vms}, under {policy}\n");
     let _ = write!(
         text,
         "{tried} settings tried, {} runs of {} each",
@@ -60,10 +63,28 @@ fn head(outcome: &Outcome, input: &str) -> String {
     let (seeds, length) = (verdict.seeds, time(verdict.length_ns as f64));
     let _ = match outcome.errors.is_some() {
         true => {
-            writeln!(text, "Verdict by {seeds} runs with other seeds over the {length} that follow")
+            writeln!(
+                text,
+                "Verdict by {seeds} runs with other seeds, over the {length} that follow"
+            )
         }
         false => writeln!(text, "Verdict by {seeds} runs with other seeds"),
     };
+    for (goal, error) in outcome.goals.iter().zip(outcome.errors.iter().flatten()) {
+        let _ = match error.is_finite() {
+            true => writeln!(
+                text,
+                "Replays are off by a factor of {} in {}: what gains less is no gain",
+                number(*error),
+                goal.text
+            ),
+            false => writeln!(
+                text,
+                "Nobody knows how far replays are off in {}: nothing is a gain",
+                goal.text
+            ),
+        };
+    }
     text
 }
 
@@ -85,18 +106,11 @@ fn nothing(outcome: &Outcome) -> String {
 
 /// Goals and what is to be kept, a line each.
 fn figures(text: &mut String, outcome: &Outcome, proposal: &Proposal) {
-    let errors = outcome.errors.iter().flatten().copied().map(Some).chain(std::iter::repeat(None));
-    for ((goal, judged), error) in outcome.goals.iter().zip(&proposal.goals).zip(errors) {
-        let mut why = format!("better in {} of {}", judged.good_runs, outcome.verdict.seeds);
-        if let Some(error) =
-            error.filter(|_| judged.good_runs == outcome.verdict.seeds && !judged.holds)
-        {
-            let _ = match error.is_finite() {
-                true => write!(why, ", but replays are off by a factor of {}", number(error)),
-                false => write!(why, ", but nobody knows how far replays are off (--own)"),
-            };
-        }
-        let _ = writeln!(text, "  {}: {why}", say_judged(goal, judged));
+    for (goal, judged) in outcome.goals.iter().zip(&proposal.goals) {
+        let little = judged.good_runs >= enough(outcome.verdict.seeds) && !judged.holds;
+        let little = if little { ", but by less than replays are off" } else { "" };
+        let runs = format!("{} of {}", judged.good_runs, outcome.verdict.seeds);
+        let _ = writeln!(text, "  {}: better in {runs}{little}", say_judged(goal, judged));
     }
     for (keep, judged) in outcome.keeps.iter().zip(&proposal.keeps) {
         let kept = if judged.holds { "kept" } else { "NOT kept" };
@@ -122,14 +136,14 @@ fn list<T>(text: &mut String, items: &[T], most: usize, say: impl Fn(&T) -> Stri
 }
 
 fn say_change(change: &ChangeMade) -> String {
-    let ChangeMade { name, now, then, without } = change;
+    let ChangeMade { name, was, then, without } = change;
     let lost = match (without.keeps, without.lost) {
         (false, _) => "what is to be kept is not".to_owned(),
         (true, lost) if lost >= 1.0 => "all".to_owned(),
         (true, lost) => format!("{:.0} %", 100.0 * lost),
     };
-    let now = now.as_ref().map_or(String::new(), |now| format!(" {now} ->"));
-    format!("  {name}{now} {then}: {lost}\n")
+    let was = was.as_ref().map_or(String::new(), |was| format!(" {was} ->"));
+    format!("  {name}{was} {then}: {lost}\n")
 }
 
 fn say_cost(cost: &Cost) -> String {

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use steelyard_boundary::text::{harmless, told};
 use steelyard_report::{number, spread, time, with_unit};
 
 use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Wanted, enough};
@@ -36,7 +37,9 @@ pub fn text(outcome: &Outcome, input: &str, all: bool) -> String {
     }
     text.push_str("What to type: to look at it, and on the host\n");
     let commands: Vec<&String> = std::iter::once(&best.compare).chain(&best.commands).collect();
-    list(&mut text, &commands, most(COMMANDS_SHOWN), |command| format!("  {command}\n"));
+    list(&mut text, &commands, most(COMMANDS_SHOWN), |command| {
+        format!("  {}\n", harmless(command))
+    });
     if !others.is_empty() {
         text.push_str("Or, better in one goal and worse in another\n");
         list(&mut text, others, most(OTHERS_SHOWN), |other| say_other(outcome, other, all));
@@ -76,12 +79,12 @@ fn head(outcome: &Outcome, input: &str) -> String {
                 text,
                 "Replays are off by a factor of {} in {}: what gains less is no gain",
                 number(*error),
-                goal.text
+                told(&goal.text)
             ),
             false => writeln!(
                 text,
                 "Nobody knows how far replays are off in {}: nothing is a gain",
-                goal.text
+                told(&goal.text)
             ),
         };
     }
@@ -122,7 +125,7 @@ fn figures(text: &mut String, outcome: &Outcome, proposal: &Proposal) {
 fn say_judged(wanted: &Wanted, judged: &Judged) -> String {
     let unit = &wanted.unit;
     let now = judged.now.map_or("not measured".to_owned(), |it| with_unit(it.median, unit));
-    format!("{}  {now} -> {}", wanted.text, spread(judged.then, unit))
+    format!("{}  {now} -> {}", told(&wanted.text), spread(judged.then, unit))
 }
 
 /// Places count from 1.
@@ -143,13 +146,14 @@ fn say_change(change: &ChangeMade) -> String {
         (true, lost) => format!("{:.0} %", 100.0 * lost),
     };
     let was = was.as_ref().map_or(String::new(), |was| format!(" {was} ->"));
-    format!("  {name}{was} {then}: {lost}\n")
+    format!("  {}{was} {then}: {lost}\n", told(name))
 }
 
 fn say_cost(cost: &Cost) -> String {
     let Cost { domain, share_percent: share, p99_ns: p99 } = cost;
     format!(
-        "  {domain}: gets {} -> {} %, waits {} -> {}\n",
+        "  {}: gets {} -> {} %, waits {} -> {}\n",
+        told(domain),
         number(share.0),
         number(share.1),
         time(p99.0),
@@ -162,12 +166,12 @@ fn say_other(outcome: &Outcome, other: &Proposal, all: bool) -> String {
     let goals = outcome.goals.iter().zip(&other.goals).map(|(goal, judged)| {
         let then =
             judged.then.map_or("not measured".to_owned(), |it| with_unit(it.median, &goal.unit));
-        format!("{} {then}", goal.text)
+        format!("{} {then}", told(&goal.text))
     });
     let mut text = format!("  {}: {}\n", other.policy, goals.collect::<Vec<_>>().join(", "));
     if all {
         for line in std::iter::once(&other.compare).chain(&other.commands) {
-            let _ = writeln!(text, "    {line}");
+            let _ = writeln!(text, "    {}", harmless(line));
         }
     }
     text

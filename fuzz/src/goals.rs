@@ -7,7 +7,6 @@ use std::sync::LazyLock;
 use steelyard_advise::Toolstack;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
-use steelyard_scenario::Source;
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::Run;
@@ -87,14 +86,12 @@ pub fn search(bytes: &[u8]) {
     let mut own = vec![];
     State::default().write(&header, &mut own).expect("memory can be written");
     own.extend(bytes);
-    for bytes in [bytes, &own] {
-        let Ok(text) = std::str::from_utf8(bytes) else { continue };
-        match State::parse(&Source::new("search.jsonl", text), &header) {
+    for mut bytes in [bytes, &own] {
+        match State::read("search.jsonl", &mut bytes, &header) {
             Ok(state) => {
                 let mut written = vec![];
                 state.write(&header, &mut written).expect("memory can be written");
-                let written = String::from_utf8(written).expect("JSON is text");
-                let again = State::parse(&Source::new("again", written), &header);
+                let again = State::read("again", &mut &written[..], &header);
                 assert_eq!(again.as_ref(), Ok(&state));
             }
             Err(error) => assert!(!error.to_string().contains('\x1b')),

@@ -312,6 +312,7 @@ pub struct Advise {
         "steelyard tune host.toml --minimise 'all: worst wait' --keep 'all: share >= 90 % of now'"
         "steelyard tune host.toml --minimise 'web: response time p99' --policy credit,credit2"
         "steelyard tune host.toml --minimise 'web: wait p99' --settings 2000 --state search.jsonl"
+        "steelyard tune host.toml --minimise 'web: wait p99' --vary weight,slice --plan plan.toml"
     )),
 )]
 pub struct Tune {
@@ -366,6 +367,9 @@ pub struct Tune {
     /// File to keep the search in, and to go on from if it is there: the same result, to the byte.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub state: Option<PathBuf>,
+    /// File for a plan of `steelyard apply`: what the best setting changes of domains, if it is a gain.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plan: Option<PathBuf>,
     /// File for every setting that was tried, a row each, with a column for each thing that was varied.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use steelyard_advise::Toolstack;
+use steelyard_boundary::input::Input;
 use steelyard_boundary::output::{Output, Stream, WriteFile};
 use steelyard_boundary::text::told;
 use steelyard_experiment::Spread;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
 use steelyard_report::{Comparison, PolicySummary, ReplayError, factor};
-use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, Source, load, policy};
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, load, policy};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
@@ -44,19 +45,11 @@ pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
         own: arguments.simulated.own.clone(),
     };
     let input = load(&arguments.input, &options)?;
-    let read: Vec<_> =
-        std::iter::once(&arguments.input).chain(&input.recordings).cloned().collect();
-    let file = |path: &PathBuf| Output::file(path, &read);
-    let state_file = arguments.state.as_ref().map(file).transpose()?;
-    let csv = arguments.csv.as_ref().map(file).transpose()?;
-    let page = arguments.page.as_ref().map(file).transpose()?;
-
+    let files = Files::new(arguments, &input)?;
     let Some(now) = own(&input) else { return Ok(()) };
-    let words = words(&input, &now.policy)?;
-    let (goals, keeps) = goals(arguments, &words)?;
+    let (goals, keeps) = goals(arguments, &words(&input, &now.policy)?)?;
     let policies = arguments.policies.iter().map(|name| policy(name, &[]));
     let policies: Vec<_> = policies.collect::<Result<_, _>>()?;
-    let seeds = arguments.simulated.seeds.map_or(SEARCH_SEEDS, u32::from);
     let pool = pool(within_memory(arguments.simulated.threads, std::slice::from_ref(&input)))?;
     let simulator = Simulator { pool, bar: terminal::bar(), name: &input.name };
     interrupt.set_bar(&simulator.bar);
@@ -79,38 +72,95 @@ pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
         seed: SEED,
         errors: errors.as_deref(),
     };
-    let times = Times::of(&input);
-    let header = Header::new(&question, seeds, times.search_ns);
+    let outcome = search(arguments, &input, &question, &files, simulator)?;
+    files.write(&outcome, &told(&arguments.input).to_string(), interrupt)?;
+    print(&outcome, &told(&arguments.input).to_string(), arguments)
+}
+
+/// Searches, and keeps the search in its file.
+fn search(
+    arguments: &Tune,
+    input: &Loaded,
+    question: &Question,
+    files: &Files,
+    simulator: Simulator,
+) -> Result<Outcome, Failure> {
+    let seeds = arguments.simulated.seeds.map_or(SEARCH_SEEDS, u32::from);
+    let times = Times::of(input);
+    let header = Header::new(question, seeds, times.search_ns);
+    // Whatever ends the process, what was written can be read.
     let never = AtomicBool::new(false);
-    let kept = match (&arguments.state, &state_file) {
-        (Some(path), Some(output)) => Some(Kept::open(path, output, &header, &never)?),
-        _ => None,
-    };
+    let kept =
+        files.state.as_ref().map(|output| Kept::open(output, &header, &never)).transpose()?;
     let mut bench = Simulated { simulator, seeds: seeds.into(), times, kept };
     bench.begin(arguments.settings);
-    let outcome = tune(&question, &mut bench)?;
+    let outcome = tune(question, &mut bench)?;
     if let Some(Kept { stream, path, .. }) = bench.kept.take() {
         stream.finish().map_err(|error| Failure::write(path, error))?;
     }
-    terminal::set_unmeasured(&bench.simulator.bar, "Writing");
-    let input_name = told(&arguments.input).to_string();
-    interrupt.while_writing(|asked| {
-        if let Some(csv) = &csv {
-            let mut contents: [WriteFile; 1] = [Box::new(|file| write_csv(&outcome, file))];
-            csv.write(&mut contents, asked)?;
+    bench.simulator.bar.finish_and_clear();
+    Ok(outcome)
+}
+
+/// What is written; it was looked at before the work, and nothing was changed.
+struct Files {
+    state: Option<Output>,
+    csv: Option<Output>,
+    page: Option<Output>,
+    plan: Option<Output>,
+}
+
+impl Files {
+    fn new(arguments: &Tune, input: &Loaded) -> Result<Files, Failure> {
+        let mut read = input.recordings.clone();
+        read.push(arguments.input.clone());
+        let file = |path: &Option<PathBuf>| {
+            path.as_ref().map(|path| Output::file(path, &read)).transpose()
+        };
+        Ok(Files {
+            state: file(&arguments.state)?,
+            csv: file(&arguments.csv)?,
+            page: file(&arguments.page)?,
+            plan: file(&arguments.plan)?,
+        })
+    }
+
+    /// All but the state, which was written as the search went on.
+    fn write(&self, outcome: &Outcome, input: &str, interrupt: &Interrupt) -> Result<(), Failure> {
+        let plan = outcome.proposals.first().and_then(|best| best.plan.as_deref());
+        let mut files: Vec<(&Output, WriteFile)> = vec![];
+        files.extend(self.csv.iter().map(|to| (to, contents(|file| write_csv(outcome, file)))));
+        files.extend(
+            self.page.iter().map(|to| (to, contents(|file| write_page(outcome, input, file)))),
+        );
+        files.extend(
+            self.plan
+                .iter()
+                .zip(plan)
+                .map(|(to, plan)| (to, contents(|file| file.write_all(plan.as_bytes())))),
+        );
+        let paths: Vec<_> = files.iter().flat_map(|(to, _)| to.paths()).collect();
+        interrupt.while_writing(|asked| {
+            for (to, contents) in &mut files {
+                to.write(std::slice::from_mut(contents), asked)?;
+            }
+            Ok(())
+        })?;
+        for path in paths {
+            terminal::note(&format!("wrote {}", told(path)));
         }
-        if let Some(page) = &page {
-            let mut contents: [WriteFile; 1] =
-                [Box::new(|file| write_page(&outcome, &input_name, file))];
-            page.write(&mut contents, asked)?;
+        if self.plan.is_some() && plan.is_none() {
+            terminal::note(
+                "no plan was written: no gain changes weights, caps or slices of domains",
+            );
         }
         Ok(())
-    })?;
-    bench.simulator.bar.finish_and_clear();
-    for path in csv.iter().chain(&page).flat_map(Output::paths) {
-        terminal::note(&format!("wrote {}", told(path)));
     }
-    print(&outcome, &input_name, arguments)
+}
+
+/// Closures need to be told that they take any writer.
+fn contents<'a>(write: impl FnMut(&mut dyn Write) -> std::io::Result<()> + 'a) -> WriteFile<'a> {
+    Box::new(write)
 }
 
 fn print(outcome: &Outcome, input: &str, arguments: &Tune) -> Result<(), Failure> {
@@ -297,13 +347,17 @@ struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     fn open(
-        path: &'a Path,
-        output: &Output,
+        output: &'a Output,
         header: &Header,
         asked: &'a AtomicBool,
     ) -> Result<Kept<'a>, Failure> {
+        let path = output.paths()[0].as_path();
         let known = match path.is_file() {
-            true => State::parse(&Source::read(path)?, header)?,
+            true => {
+                let name = path.display().to_string();
+                let failed = |error| Diagnostic::of_file(&name, format!("cannot be read: {error}"));
+                State::read(&name, &mut Input::open(path).map_err(failed)?, header)?
+            }
             false => State::default(),
         };
         let mut stream = output.stream(asked)?;

@@ -130,6 +130,24 @@ fn bad_input_is_refused_before_the_work() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 }
 
+#[test]
+fn a_plan_can_be_applied() {
+    let directory = directory();
+    let plan = directory.path().join("plan.toml");
+    let vary =
+        ["--vary", "weight,slice,cap", "--own", "fair", "--settings", "60", "--plan", "plan.toml"];
+    let said = succeeded(&tune(&directory, &[&GOALS[..2], &vary].concat()).output().unwrap());
+    assert!(said.contains("cpu_shares=") || said.contains("--sched-runtime"), "{said}");
+    steelyard_apply::Plan::read(&plan).unwrap();
+    // Where the scheduler alone may change there is none, and what was there stays.
+    let before = fs::read(&plan).unwrap();
+    let vary = ["--vary", "policy", "--policy", "credit2", "--plan", "plan.toml"];
+    let output = tune(&directory, &[&GOALS[..2], &vary].concat()).output().unwrap();
+    succeeded(&output);
+    assert!(text(&output.stderr).contains("no plan was written"));
+    assert_eq!(fs::read(&plan).unwrap(), before);
+}
+
 /// Of a recording the verdict is on the half that the search has not seen, and nobody recorded what workloads say.
 #[test]
 fn a_recording_is_judged_by_time_that_follows() {

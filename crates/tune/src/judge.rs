@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use steelyard_experiment::Spread;
+use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
@@ -77,7 +78,7 @@ pub struct Wanted {
     pub text: String,
     /// Unit of figures.
     pub unit: String,
-    /// Of a goal: whether it is to become greater.
+    /// Whether more of it is better.
     pub maximise: bool,
 }
 
@@ -100,6 +101,8 @@ pub struct Proposal {
     pub compare: String,
     /// Makes it so on the host.
     pub commands: Vec<String>,
+    /// What it changes of domains, as a plan of `steelyard apply`; none if that is nothing.
+    pub plan: Option<String>,
 }
 
 /// One change, and what the setting is without it.
@@ -150,6 +153,17 @@ pub struct Cost {
     pub p99_ns: (f64, f64),
 }
 
+impl Wanted {
+    fn of_goal(goal: &Goal) -> Wanted {
+        let maximise = goal.direction == Direction::Maximise;
+        Wanted { text: goal.figure.to_string(), unit: goal.figure.unit().to_owned(), maximise }
+    }
+
+    fn of_keep(keep: &Keep) -> Wanted {
+        Wanted { text: keep.to_string(), unit: keep.unit().to_owned(), maximise: keep.at_least }
+    }
+}
+
 impl Proposal {
     /// Whether it is a gain: all is kept, and something is better.
     fn gains(&self) -> bool {
@@ -190,36 +204,19 @@ pub fn judge<B: Bench>(mut search: Search<'_, B>) -> Result<Outcome, B::Error> {
         judged.push(propose(question, host, changes, *needless, &runs, &now));
     }
     let (proposals, rejected) = judged.into_iter().partition(Proposal::gains);
-    let first = search.tried.first();
-    let wanted = |figure: String, unit: &str, maximise| Wanted {
-        text: figure,
-        unit: unit.to_owned(),
-        maximise,
-    };
+    let seeds = search.tried.first().map_or(0, |tried| tried.figures.forgotten.len());
+    let elapsed_ns = now.first().map_or(0, |run| run.elapsed_ns);
+    let keeping = search.tried.iter().filter(|tried| tried.score.violation == 0.0);
     Ok(Outcome {
         policy: question.label.to_owned(),
         pcpus: question.setup.host.pcpus(),
         domains: question.setup.domains.len(),
-        search: Runs {
-            seeds: first.map_or(0, |tried| tried.figures.forgotten.len()),
-            length_ns: search.length_ns(),
-        },
-        verdict: Runs { seeds: now.len(), length_ns: now.first().map_or(0, |run| run.elapsed_ns) },
-        goals: question
-            .goals
-            .iter()
-            .map(|goal| {
-                let maximise = goal.direction == steelyard_goal::Direction::Maximise;
-                wanted(goal.figure.to_string(), goal.figure.unit(), maximise)
-            })
-            .collect(),
-        keeps: question
-            .keeps
-            .iter()
-            .map(|keep| wanted(keep.to_string(), keep.unit(), keep.at_least))
-            .collect(),
+        search: Runs { seeds, length_ns: search.length_ns() },
+        verdict: Runs { seeds: now.len(), length_ns: elapsed_ns },
+        goals: question.goals.iter().map(Wanted::of_goal).collect(),
+        keeps: question.keeps.iter().map(Wanted::of_keep).collect(),
         tried: search.tried.len(),
-        keeping: search.tried.iter().filter(|tried| tried.score.violation == 0.0).count(),
+        keeping: keeping.count(),
         errors: question.errors.map(<[f64]>::to_vec),
         proposals,
         rejected,
@@ -366,6 +363,7 @@ fn propose(
         costs: costs(question, runs, now),
         compare: shell::compare(question, host),
         commands: shell::on_the_host(question, host),
+        plan: shell::plan(question, host),
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use steelyard_experiment::Spread;
+use steelyard_goal::{Goal, Keep};
 use steelyard_simulator::measure::Run;
 
 use crate::order::{Score, order};
@@ -40,9 +41,8 @@ impl Figures {
     /// Of runs of a host, with those of the host as it is with the same seeds.
     pub fn of(question: &Question, runs: &[Run], now: &[Run]) -> Figures {
         let pairs = || runs.iter().zip(now);
-        let goal = |goal: &steelyard_goal::Goal| runs.iter().map(|run| goal.value(run)).collect();
-        let keep =
-            |keep: &steelyard_goal::Keep| pairs().map(|(run, now)| keep.value(run, now)).collect();
+        let goal = |goal: &Goal| runs.iter().map(|run| goal.value(run)).collect();
+        let keep = |keep: &Keep| pairs().map(|(run, now)| keep.value(run, now)).collect();
         Figures {
             goals: question.goals.iter().map(goal).collect(),
             keeps: question.keeps.iter().map(keep).collect(),

@@ -6,13 +6,20 @@
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
+use steelyard_boundary::input::read_line;
+use steelyard_goal::Goal;
 use steelyard_scenario::{Diagnostic, Source};
 
 use crate::search::Figures;
 use crate::{Question, Written};
+
+/// A line of the greatest number of seeds, and lines of a search of the greatest number of settings and what it tries
+/// then.
+const LINE_BYTES: u64 = 4 << 20;
+const MOST_LINES: usize = 20_000;
 
 /// The first line: everything that figures depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,7 +62,7 @@ impl Header {
     /// Of a question whose settings run so long with so many seeds.
     pub fn new(question: &Question, seeds: u32, length_ns: u64) -> Header {
         let goals = question.goals.iter();
-        let goal = |it: &steelyard_goal::Goal| format!("{} {}", it.direction.option(), it.figure);
+        let goal = |it: &Goal| format!("{} {}", it.direction.option(), it.figure);
         Header {
             format: Header::FORMAT.to_owned(),
             version: Header::VERSION,
@@ -85,40 +92,52 @@ fn fingerprint(thing: &impl fmt::Debug) -> String {
 }
 
 impl State {
-    /// Reads a file of the same question. A last line that was not written whole is left out.
+    /// Reads a file of the same question, which messages call `name`. A last line that was not written whole is left
+    /// out.
     ///
     /// # Errors
     /// It is of another question, or no such file.
-    pub fn parse(source: &Source, header: &Header) -> Result<State, Diagnostic> {
+    pub fn read(
+        name: &str,
+        reader: &mut impl BufRead,
+        header: &Header,
+    ) -> Result<State, Diagnostic> {
         let mut state = State::default();
-        let (whole, _) = source.text.rsplit_once('\n').unwrap_or_default();
-        let mut at = 0;
-        for (number, line) in whole.split('\n').enumerate() {
-            let place = at..at + line.len();
-            at = place.end + 1;
-            let wrong = |message: String| source.error(place.clone(), message);
-            if number == 0 {
-                let found: Header = serde_json::from_str(line).map_err(|_| {
-                    wrong("this is no state of `steelyard tune`".to_owned())
-                        .with_help("give the state another name")
-                })?;
-                if found != *header {
-                    return Err(wrong(header.difference(&found))
-                        .with_help("give the state another name, or remove this one"));
-                }
-                continue;
+        let mut bytes = vec![];
+        for number in 1.. {
+            let length = read_line(reader, LINE_BYTES, &mut bytes);
+            length.map_err(|error| Diagnostic::of_file(name, error.to_string()))?;
+            let whole = bytes.strip_suffix(b"\n");
+            let line = match whole {
+                Some(line) => String::from_utf8_lossy(line),
+                None if number > 1 => break,
+                None => return Err(no_state(name, &String::from_utf8_lossy(&bytes))),
+            };
+            if number == 1 {
+                header.check(name, &line)?;
+            } else if number > MOST_LINES {
+                let message = format!("more lines than {MOST_LINES}");
+                return Err(at(name, &line, number, message));
+            } else {
+                let added = state.add(&line, header);
+                added.map_err(|message| at(name, &line, number, message))?;
             }
-            let Line { changes, figures }: Line<Written, Figures> = serde_json::from_str(line)
-                .map_err(|error| wrong(format!("no setting and its figures: {error}")))?;
-            if !figures.fits(header.goals.len(), header.keep.len(), header.seeds as usize) {
-                return Err(wrong("figures of other goals or seeds".to_owned()));
-            }
-            if state.numbers.insert(changes.clone(), state.tried.len()).is_some() {
-                return Err(wrong("this setting is there twice".to_owned()));
-            }
-            state.tried.push((changes, figures));
         }
         Ok(state)
+    }
+
+    /// Adds what a line says; or what is wrong with it.
+    fn add(&mut self, line: &str, header: &Header) -> Result<(), String> {
+        let Line { changes, figures }: Line<Written, Figures> = serde_json::from_str(line)
+            .map_err(|error| format!("no setting and its figures: {error}"))?;
+        if !figures.fits(header.goals.len(), header.keep.len(), header.seeds as usize) {
+            return Err("figures of other goals or seeds".to_owned());
+        }
+        if self.numbers.insert(changes.clone(), self.tried.len()).is_some() {
+            return Err("this setting is there twice".to_owned());
+        }
+        self.tried.push((changes, figures));
+        Ok(())
     }
 
     /// What was measured of a setting.
@@ -158,7 +177,31 @@ impl State {
     }
 }
 
+/// An error about a line.
+fn at(name: &str, line: &str, number: usize, message: String) -> Diagnostic {
+    let mut error = Source::new(name, line).error(0..line.len(), message);
+    if let Some(place) = &mut error.place {
+        place.line = number;
+    }
+    error
+}
+
+fn no_state(name: &str, line: &str) -> Diagnostic {
+    let message = "this is no state of `steelyard tune`".to_owned();
+    at(name, line, 1, message).with_help("give the state another name")
+}
+
 impl Header {
+    /// Whether the first line of a file says the same.
+    fn check(&self, name: &str, line: &str) -> Result<(), Diagnostic> {
+        let found: Header = serde_json::from_str(line).map_err(|_| no_state(name, line))?;
+        if found == *self {
+            return Ok(());
+        }
+        let help = "give the state another name, or remove this one";
+        Err(at(name, line, 1, self.difference(&found)).with_help(help))
+    }
+
     /// What differs first, for the person.
     fn difference(&self, found: &Header) -> String {
         let what = match found {

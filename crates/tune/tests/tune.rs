@@ -8,7 +8,7 @@
 use steelyard_advise::Toolstack;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
-use steelyard_scenario::{Loaded, Options, Source, load_text};
+use steelyard_scenario::{Loaded, Options, load_text};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
@@ -139,7 +139,7 @@ fn searched(asked: &Asked, state: Option<&str>) -> (Outcome, String, usize) {
     };
     let header = Header::new(&question, SEEDS as u32, input.length.0);
     let known = state.map_or_else(State::default, |state| {
-        State::parse(&Source::new("state", state), &header).unwrap()
+        State::read("state", &mut state.as_bytes(), &header).unwrap()
     });
     let mut memory = Memory { length_ns: input.length.0, known, ..Memory::default() };
     let outcome = tune(&question, &mut memory).unwrap();
@@ -292,7 +292,7 @@ fn a_state_that_is_not_of_this_search_is_refused() {
         errors: None,
     };
     let parse = |file: &str, header: &Header| {
-        State::parse(&Source::new("state", file), header).map_err(|error| error.to_string())
+        State::read("state", &mut file.as_bytes(), header).map_err(|error| error.to_string())
     };
     let header = Header::new(&question, SEEDS as u32, input.length.0);
     assert!(parse(&file, &header).unwrap().len() >= 5);

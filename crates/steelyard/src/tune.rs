@@ -48,8 +48,8 @@ pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
     let files = Files::new(arguments, &input)?;
     let Some(now) = own(&input) else { return Ok(()) };
     let (goals, keeps) = goals(arguments, &words(&input, &now.policy)?)?;
-    let policies = arguments.policies.iter().map(|name| policy(name, &[]));
-    let policies: Vec<_> = policies.collect::<Result<_, _>>()?;
+    let vary = vary(&arguments.vary);
+    let policies = policies(arguments, &vary)?;
     let pool = pool(within_memory(arguments.simulated.threads, std::slice::from_ref(&input)))?;
     let simulator = Simulator { pool, bar: terminal::bar(), name: &input.name };
     interrupt.set_bar(&simulator.bar);
@@ -66,7 +66,7 @@ pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
         toolstack: Toolstack::of(now.policy.discipline().name),
         goals: &goals,
         keeps: &keeps,
-        vary: &vary(&arguments.vary),
+        vary: &vary,
         policies: &policies,
         settings: arguments.settings as usize,
         seed: SEED,
@@ -197,6 +197,17 @@ fn goals(arguments: &Tune, words: &Run) -> Result<(Vec<Goal>, Vec<Keep>), Failur
     Ok((goals.collect::<Result<_, _>>()?, keeps.collect::<Result<_, _>>()?))
 }
 
+fn policies(arguments: &Tune, vary: &[Vary]) -> Result<Vec<Policy>, Failure> {
+    if !arguments.policies.is_empty() && !vary.contains(&Vary::Policy) {
+        let message = "nothing is chosen from these: `policy` is not among what is varied";
+        return Err(Diagnostic::of_file("--policy", message)
+            .with_help("add it to `--vary`")
+            .into());
+    }
+    let policies = arguments.policies.iter().map(|name| policy(name, &[]));
+    Ok(policies.collect::<Result<_, _>>()?)
+}
+
 fn vary(names: &[String]) -> Vec<Vary> {
     let all = Vary::ALL.into_iter();
     all.filter(|(name, _)| names.iter().any(|it| it == name)).map(|(_, vary)| vary).collect()
@@ -212,6 +223,8 @@ fn errors(
 ) -> Result<Option<Vec<f64>>, Failure> {
     let Some(recorded) = &input.recorded else { return Ok(None) };
     let Some(own) = &input.own else { return Ok(Some(vec![f64::INFINITY; goals.len()])) };
+    simulator.bar.set_message("Replaying");
+    simulator.bar.set_length(VERDICT_SEEDS.into());
     let seeds = FIRST_SEED..FIRST_SEED + u64::from(VERDICT_SEEDS);
     let host = [(&input.setup, &now.policy)];
     let runs = simulator.run(&host, seeds.clone(), |simulation| {
@@ -295,8 +308,10 @@ impl Bench for Simulated<'_> {
         part: Part,
     ) -> Result<Vec<Vec<Run>>, Failure> {
         let Times { search_ns, verdict_from_ns, end_ns } = self.times;
-        if part == Part::Verdict {
-            terminal::set_unmeasured(&self.simulator.bar, "Judging");
+        let bar = &self.simulator.bar;
+        // Which changes matter is found by settings more than were asked for.
+        if part == Part::Verdict || bar.length().is_some_and(|length| bar.position() >= length) {
+            terminal::set_unmeasured(bar, "Judging");
         }
         self.simulator.run(hosts, self.seeds(part), |simulation| match part {
             Part::Search => {

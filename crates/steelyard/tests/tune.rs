@@ -99,7 +99,7 @@ fn threads_and_a_kill_change_no_byte() {
 fn bad_input_is_refused_before_the_work() {
     let directory = directory();
     fs::write(directory.path().join("other.jsonl"), "{\"some\": 1}\n").unwrap();
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&[], &["--minimise"]),
         (&["--minimise", "report: wiat p99"], &["did you mean `wait p99`?", "--> --minimise:1:8"]),
         (&["--maximize", "reprot: share"], &["did you mean `report`?", "`all`, `host`"]),
@@ -110,6 +110,10 @@ fn bad_input_is_refused_before_the_work() {
         ),
         (&[GOALS[0], GOALS[1], "--vary", "weights"], &["invalid value 'weights'"]),
         (&[GOALS[0], GOALS[1], "--policy", "credit3"], &["did you mean `credit"]),
+        (
+            &[GOALS[0], GOALS[1], "--vary", "weight", "--policy", "credit2"],
+            &["`policy` is not among", "add it to `--vary`"],
+        ),
         (&[GOALS[0], GOALS[1], "--state", "late.toml"], &["late.toml", "another name"]),
         (
             &[GOALS[0], GOALS[1], "--state", "other.jsonl"],

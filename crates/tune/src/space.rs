@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use steelyard_policy::{Parameter, Policy, disciplines, governors, published};
+use steelyard_policy::{Parameter, Parameters, Policy, disciplines, ffi, governors, published};
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::limits;
 use steelyard_simulator::units::Nanoseconds;
@@ -83,7 +83,7 @@ impl<'a> Space<'a> {
         };
         if vary(Vary::Policy) {
             match question.policies.is_empty() {
-                true => bases.extend(vintages()),
+                true => bases.extend(vintages().filter(|it| heeds(it, question))),
                 false => bases.extend(question.policies.iter().cloned()),
             }
             let mut kept: Vec<Policy> = vec![];
@@ -336,6 +336,18 @@ fn vintages() -> impl Iterator<Item = Policy> {
     names.filter_map(|name| Policy::named(&name).ok())
 }
 
+/// Whether a policy heeds what the host's heeds, as far as domains have that: a cap that nothing needs today may be needed
+/// tomorrow.
+fn heeds(policy: &Policy, question: &Question) -> bool {
+    let (now, then) = (question.policy.parameters(), policy.parameters());
+    let domains = &question.setup.domains;
+    let caps = |of: &Parameters| ffi::sy_cap_period_ns(of) > 0;
+    let capped = domains.iter().any(|domain| domain.cap_percent > 0);
+    let reserved = domains.iter().any(|domain| domain.sedf.is_some());
+    (!capped || caps(then) || !caps(now))
+        && (!reserved || ffi::sy_reserves(then) || !ffi::sy_reserves(now))
+}
+
 /// Every parameter that there is: whose, by what name policies know it, and what it says of itself.
 fn parameters() -> impl Iterator<Item = (&'static str, String, &'static Parameter)> {
     let own = disciplines().iter().flat_map(|it| {
@@ -443,11 +455,15 @@ mod tests {
             let names = space.beginning();
             let names: Vec<_> = names.iter().map(|it| space.host(it).1.to_string()).collect();
             assert_eq!(names[0], "credit2@xen-4.20");
-            for name in ["sedf@xen-4.2", "fair@cfs", "credit2@xen-4.20+reset-boost"] {
+            for name in ["sedf@xen-4.2", "fair@eevdf", "credit2@xen-4.20+reset-boost"] {
                 assert!(names.iter().any(|it| it == name), "{names:?}");
             }
             // As published: an old base, and its governor.
-            assert!(names.iter().any(|it| it == "credit2@xen-4.5+reset-boost"), "{names:?}");
+            assert!(names.iter().any(|it| it == "credit@xen-4.2+app-slice"), "{names:?}");
+            // There is a cap, which these know nothing of.
+            for name in ["credit2@xen-4.5", "fair@cfs"] {
+                assert!(!names.iter().any(|it| it.starts_with(name)), "{names:?}");
+            }
             let mut unique = names.clone();
             unique.sort();
             unique.dedup();

@@ -8,6 +8,7 @@
 
 mod command_line;
 mod descriptions;
+mod goals;
 mod limits;
 mod plans;
 mod policies;
@@ -53,6 +54,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace_events_lines", run: traces::event_lines, longest: 1024 },
     Target { name: "plan", run: plans::plan, longest: 2048 },
     Target { name: "journal", run: plans::journal, longest: 2048 },
+    Target { name: "goal", run: goals::goal, longest: 128 },
+    Target { name: "search", run: goals::search, longest: 1024 },
     Target { name: "command_line", run: command_line::arguments, longest: 256 },
     Target { name: "server", run: telling::server, longest: 1024 },
     Target { name: "text", run: telling::text, longest: 512 },

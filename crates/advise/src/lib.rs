@@ -18,7 +18,7 @@ use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
 pub use crate::change::Change;
-pub use crate::shell::Toolstack;
+pub use crate::shell::{Toolstack, commands, quoted};
 pub use crate::text::text;
 
 use crate::change::Trial;

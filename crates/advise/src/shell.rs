@@ -33,15 +33,15 @@ fn cpu_shares(weight: u32) -> u64 {
 const PERIOD_US: u32 = 100_000;
 
 /// A name as a shell takes it.
-fn quoted(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+pub fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/=@:,%".contains(c);
     if !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
         return name.to_owned();
     }
     format!("'{}'", name.replace('\'', r"'\''"))
 }
 
-/// The commands, one a line.
+/// The commands that make a change, one a line.
 pub fn commands(question: &Question, change: &Change) -> Vec<String> {
     match question.toolstack {
         Toolstack::Libvirt => libvirt(question, change),
@@ -129,6 +129,8 @@ mod tests {
     #[test]
     fn names_of_others_are_no_commands() {
         assert_eq!(quoted("web-1.example"), "web-1.example");
+        assert_eq!(quoted("hosts/a.toml"), "hosts/a.toml");
+        assert_eq!(quoted("a=~b"), "'a=~b'");
         assert_eq!(quoted("-rf"), "'-rf'");
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("x';reboot;'"), r"'x'\'';reboot;'\'''");

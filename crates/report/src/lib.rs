@@ -18,11 +18,13 @@ mod terminal;
 
 pub use csv::write_csv;
 pub use files::{COMPARISON_FILES, REPRODUCTION_FILES, write_all, write_reproduction};
-pub use format::{number, time};
-pub use html::write_html;
+pub use format::{number, time, with_unit};
+pub use html::{Page, write_html};
 pub use perfetto::write_perfetto;
-pub use replay_error::{DomainError, ReplayError, Replayed};
-pub use reproduction::{table as reproduction_table, write_json as write_reproduction_json};
+pub use replay_error::{DomainError, ReplayError, Replayed, factor};
+pub use reproduction::{
+    spread, table as reproduction_table, write_json as write_reproduction_json,
+};
 pub use results::{
     Comparison, DomainSummary, HostSummary, Known, ParameterValue, PolicySummary, ReadError,
     Results, RunTrace,

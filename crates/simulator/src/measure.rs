@@ -26,6 +26,33 @@ pub struct Run {
     pub domains: Vec<DomainMeasure>,
 }
 
+impl Run {
+    /// The part of this run after an earlier measure of it: sums and shares, and the waits that ended then. What cannot
+    /// be told apart afterwards is that of the whole run (entitlements, settings that did not hold) or left out
+    /// (figures of workloads).
+    #[must_use]
+    pub fn since(mut self, earlier: &Run) -> Run {
+        let begin_ns = earlier.elapsed_ns;
+        self.elapsed_ns -= begin_ns;
+        self.scheduling_events = self.scheduling_events.since(&earlier.scheduling_events);
+        self.guest_steps -= earlier.guest_steps;
+        for (pcpu, before) in self.pcpus.iter_mut().zip(&earlier.pcpus) {
+            pcpu.idle_ns -= before.idle_ns;
+            pcpu.switches -= before.switches;
+        }
+        for (domain, before) in self.domains.iter_mut().zip(&earlier.domains) {
+            domain.time.take_away(&before.time, begin_ns);
+            for (vcpu, before) in domain.vcpus.iter_mut().zip(&before.vcpus) {
+                vcpu.time.take_away(&before.time, begin_ns);
+            }
+            domain.share_percent =
+                100.0 * domain.time.gotten_ns as f64 / self.elapsed_ns.max(1) as f64;
+            domain.tasks.clear();
+        }
+        self
+    }
+}
+
 /// What happened to the scheduler, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulingEvents {
@@ -46,6 +73,18 @@ pub struct SchedulingEvents {
 }
 
 impl SchedulingEvents {
+    fn since(&self, earlier: &SchedulingEvents) -> SchedulingEvents {
+        SchedulingEvents {
+            wakes: self.wakes - earlier.wakes,
+            blocks: self.blocks - earlier.blocks,
+            switches: self.switches - earlier.switches,
+            ticks: self.ticks - earlier.ticks,
+            accountings: self.accountings - earlier.accountings,
+            slice_ends: self.slice_ends - earlier.slice_ends,
+            policy_timers: self.policy_timers - earlier.policy_timers,
+        }
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         self.wakes
@@ -173,6 +212,23 @@ impl TimeMeasure {
         self.switches += other.switches;
         self.migrations += other.migrations;
         self.preemptions += other.preemptions;
+    }
+}
+
+impl TimeMeasure {
+    /// Leaves what came after an earlier measure, which was at this time.
+    fn take_away(&mut self, earlier: &TimeMeasure, begin_ns: u64) {
+        self.gotten_ns -= earlier.gotten_ns;
+        self.waited_ns -= earlier.waited_ns;
+        self.blocked_ns -= earlier.blocked_ns;
+        self.parked_ns -= earlier.parked_ns;
+        self.beside_idle_ns -= earlier.beside_idle_ns;
+        self.overhead_ns -= earlier.overhead_ns;
+        self.spun_ns -= earlier.spun_ns;
+        self.switches -= earlier.switches;
+        self.migrations -= earlier.migrations;
+        self.preemptions -= earlier.preemptions;
+        self.waits = self.waits.since(&earlier.waits, begin_ns);
     }
 }
 

@@ -163,6 +163,30 @@ impl Waits {
             histogram,
         }
     }
+
+    /// Those that ended after an earlier measure, which was at this time. Where the longest of all had come by then,
+    /// only the bucket of the longest one since is known.
+    pub(crate) fn since(&self, earlier: &Waits, begin_ns: u64) -> Waits {
+        let mut before = earlier.histogram.iter().copied().peekable();
+        let mut histogram = vec![];
+        for &(bound_ns, count) in &self.histogram {
+            let counted = before.next_if(|&(other_ns, _)| other_ns == bound_ns);
+            let count = count - counted.map_or(0, |(_, count)| count);
+            if count > 0 {
+                histogram.push((bound_ns, count));
+            }
+        }
+        let worst = if self.worst == earlier.worst {
+            histogram.last().map(|&(length_ns, _)| WorstWait {
+                start_ns: begin_ns,
+                length_ns: self.worst.as_ref().map_or(0, |all| all.length_ns.min(length_ns)),
+                ..WorstWait::default()
+            })
+        } else {
+            self.worst.clone()
+        };
+        Waits::of(histogram, worst)
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +222,29 @@ mod tests {
                 waits.set_worst(0, number, length_ns, vec![]);
             }
         }
+    }
+
+    #[test]
+    fn later_waits_are_told_apart() {
+        let mut waits = WaitRecorder::default();
+        let record = |waits: &mut WaitRecorder, length_ns| {
+            if waits.record(length_ns) {
+                waits.set_worst(0, 7, length_ns, vec![]);
+            }
+        };
+        [1_000, 9_000_000].iter().for_each(|&ns| record(&mut waits, ns));
+        let earlier = waits.measure();
+        [1_000, 1_000, 2_000_000].iter().for_each(|&ns| record(&mut waits, ns));
+        let later = waits.measure().since(&earlier, 50);
+        assert_eq!(later.histogram, [(wait_bucket_ns(1_000), 2), (wait_bucket_ns(2_000_000), 1)]);
+        assert_eq!((later.count, later.p50_ns), (3, wait_bucket_ns(1_000)));
+        // The longest of all came before.
+        let worst = later.worst.unwrap();
+        assert_eq!((worst.start_ns, worst.length_ns), (50, wait_bucket_ns(2_000_000)));
+        record(&mut waits, 10_000_000);
+        let worst = waits.measure().since(&earlier, 50).worst.unwrap();
+        assert_eq!((worst.start_ns, worst.length_ns), (7, 10_000_000));
+        assert_eq!(earlier.since(&earlier, 50), Waits::default());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError};
 use steelyard_policy::Policy;
+use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Costs, Domain, GuestLocks, Host, Io, Reservation, Setup, Task};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
@@ -415,6 +416,34 @@ proptest! {
             check_sums(&setup, &run)?;
             check_places(&setup, &run, &trace)?;
             check_events(&setup, &run)?;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    #[test]
+    fn a_later_part_is_what_is_left(setup in setups(), seed in 0..1000u64, percent in 0..=100u64) {
+        let end_ns = length_ns(&setup);
+        for policy in all_policies() {
+            let mut simulation = Simulation::new(&setup, &policy, seed).unwrap();
+            simulation.run_until(end_ns / 100 * percent);
+            let earlier = simulation.measure();
+            simulation.run_until(end_ns);
+            let (all, part) = (simulation.measure(), simulation.measure_since(&earlier));
+            prop_assert_eq!(part.elapsed_ns, end_ns - end_ns / 100 * percent);
+            for ((domain, all), before) in part.domains.iter().zip(&all.domains).zip(&earlier.domains) {
+                let (time, waits) = (&domain.time, &domain.time.waits);
+                prop_assert_eq!(waits.count + before.time.waits.count, all.time.waits.count);
+                prop_assert!(time.parked_ns <= time.waited_ns, "{:?}", time);
+                for vcpu in &domain.vcpus {
+                    let time = &vcpu.time;
+                    let sum_ns = time.gotten_ns + time.waited_ns + time.blocked_ns;
+                    prop_assert_eq!(sum_ns, part.elapsed_ns, "{:?}", time);
+                }
+                prop_assert!(domain.entitlement_percent.is_finite() && domain.share_percent.is_finite());
+            }
         }
     }
 }

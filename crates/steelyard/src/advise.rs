@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steelyard advise`: what hurts whom on a host, and what to change (crate `steelyard-advise`).
 
-use rayon::prelude::*;
 use steelyard_advise::{Question, Toolstack, advise, text};
 use steelyard_boundary::text::told;
 use steelyard_policy::Policy;
-use steelyard_scenario::{Diagnostic, LabelledPolicy, Options, load};
-use steelyard_simulator::Simulation;
+use steelyard_scenario::{LabelledPolicy, Options, load};
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
@@ -14,6 +12,7 @@ use crate::arguments::Advise;
 use crate::compare::{FIRST_SEED, pool, within_memory};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::simulate::Simulator;
 use crate::terminal;
 
 /// Seeds where neither input nor command line asks for more: fewer say nothing of chance.
@@ -43,25 +42,16 @@ pub fn run(arguments: &Advise, interrupt: &Interrupt) -> Result<(), Failure> {
         toolstack: Toolstack::of(now.policy.discipline().name),
     };
     let pool = pool(within_memory(arguments.simulated.threads, std::slice::from_ref(&input)))?;
-    let bar = terminal::bar();
-    interrupt.set_bar(&bar);
+    let simulator = Simulator { pool, bar: terminal::bar(), name: &input.name };
+    let bar = &simulator.bar;
+    interrupt.set_bar(bar);
     let mut simulate = |hosts: &[(&Setup, &Policy)]| -> Result<Vec<Vec<Run>>, Failure> {
         bar.reset();
         bar.set_length(hosts.len() as u64 * u64::from(seeds));
         bar.set_message("Simulating");
-        let seeds = FIRST_SEED..FIRST_SEED + u64::from(seeds);
-        pool.install(|| {
-            let host = |&(setup, policy): &(&Setup, &Policy)| {
-                let run = |seed| {
-                    let mut simulation = Simulation::new(setup, policy, seed)
-                        .map_err(|error| Diagnostic::of_file(&input.name, error.to_string()))?;
-                    simulation.run_until(input.length.0);
-                    bar.inc(1);
-                    Ok(simulation.measure())
-                };
-                seeds.clone().into_par_iter().map(run).collect()
-            };
-            hosts.par_iter().with_max_len(1).map(host).collect()
+        simulator.run(hosts, FIRST_SEED..FIRST_SEED + u64::from(seeds), |simulation| {
+            simulation.run_until(input.length.0);
+            simulation.measure()
         })
     };
     let advice = advise(&question, &mut simulate)?;

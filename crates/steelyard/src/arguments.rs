@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use steelyard_simulator::limits;
 use steelyard_simulator::units::Nanoseconds;
+use steelyard_tune::Vary;
 
 use crate::policies;
 use crate::reproduce::{self, SEEDS, UNEXPECTED};
@@ -66,6 +67,7 @@ pub struct Arguments {
 pub enum Command {
     Compare(Compare),
     Advise(Advise),
+    Tune(Tune),
     Reproduce(Reproduce),
     /// List the policies with their parameters, units, defaults and sources.
     #[command(after_help = examples!(
@@ -179,6 +181,11 @@ fn threads() -> impl TypedValueParser<Value = NonZeroUsize> {
     range.try_map(|number| NonZeroUsize::try_from(number as usize))
 }
 
+/// Settings that a search tries: one at least, that of the host as it is.
+fn settings() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=5000)
+}
+
 /// How inputs are simulated.
 #[derive(Args, Clone, Debug)]
 pub struct Simulated {
@@ -279,6 +286,97 @@ pub struct Advise {
     #[command(flatten)]
     pub simulated: Simulated,
     /// Everybody who is hurt and everything that helps, however long that is.
+    #[arg(long)]
+    pub all: bool,
+    /// For programs: all of it as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Search for the scheduler and the settings that serve your goals best.
+///
+/// Say which figure is to be as small or as great as it can be, and what is to be kept meanwhile. Hundreds of settings
+/// are simulated beside the host as it is. The best is judged by runs that the search has not seen: other seeds, and of
+/// a recording the later half. What is not better in nine of ten of them is no gain; nothing to gain is an answer. The
+/// same question gives the same bytes, whatever the number of threads. docs/tune.md lists metrics and units.
+#[derive(Args, Debug)]
+#[command(
+    after_help = examples!(
+        "steelyard tune host.toml --minimise 'web: wait p99' --keep 'batch: share >= 80 % of entitled'"
+        "steelyard tune night.steelyard --minimise 'db*: wait p99' --vary weight,slice"
+    ),
+    after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
+        "steelyard tune host.toml --minimise 'web: wait p99' --keep 'batch: share >= 80 % of entitled'"
+        "steelyard tune host.toml --minimise 'web: wait p99' --maximise 'batch: share' --page front.html"
+        "steelyard tune night.steelyard --minimise 'db*: wait p99' --vary weight,slice"
+        "steelyard tune host.toml --minimise 'all: worst wait' --keep 'all: share >= 90 % of now'"
+        "steelyard tune host.toml --minimise 'web: response time p99' --policy credit,credit2"
+        "steelyard tune host.toml --minimise 'web: wait p99' --settings 2000 --state search.jsonl"
+        "steelyard tune host.toml --minimise 'web: wait p99' --vary weight,slice --plan plan.toml"
+    )),
+)]
+pub struct Tune {
+    /// Recording, scenario (.toml), libvirt domain XML or xl.cfg.
+    #[arg(value_name = "INPUT", value_hint = ValueHint::FilePath)]
+    pub input: PathBuf,
+    /// A figure to become as small as it can, such as 'web: wait p99'; may be given several times.
+    ///
+    /// DOMAIN is a name, a beginning with * behind it, `all`, or `host`; of several domains the one that is worst off
+    /// counts. With several goals the answer is a front: settings of which none is better than another in all goals.
+    #[arg(
+        long,
+        visible_alias = "minimize",
+        value_name = "DOMAIN: METRIC",
+        allow_hyphen_values = true,
+        required_unless_present = "maximise"
+    )]
+    pub minimise: Vec<String>,
+    /// A figure to become as great as it can; may be given several times.
+    #[arg(
+        long,
+        visible_alias = "maximize",
+        value_name = "DOMAIN: METRIC",
+        allow_hyphen_values = true
+    )]
+    pub maximise: Vec<String>,
+    /// What must hold, such as 'batch: share >= 80 % of entitled'; may be given several times.
+    ///
+    /// DOMAIN: METRIC >= VALUE or <= VALUE, with a unit, `% of now`, or, of shares, `% of entitled`: of what the
+    /// weights of now give. It has to hold for each domain that it is about, in the median over seeds.
+    #[arg(long, value_name = "BOUND", allow_hyphen_values = true)]
+    pub keep: Vec<String>,
+    /// What may be changed: policy, parameters, weight, cap, slice.
+    #[arg(
+        long, value_name = "W,W,...", value_delimiter = ',',
+        default_value = "policy,parameters,weight", hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(Vary::ALL.map(|(name, _)| name)),
+    )]
+    pub vary: Vec<String>,
+    /// Policies to choose from, as they are; without it all, with every governor that suits them.
+    #[arg(
+        short, long = "policy", value_name = "P,P,...", value_delimiter = ',',
+        hide_possible_values = true, value_parser = Offering(|| policies::names().collect()),
+    )]
+    pub policies: Vec<String>,
+    /// How many settings to try, at most 5000.
+    #[arg(long, value_name = "N", default_value = "500", value_parser = settings())]
+    pub settings: u32,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub simulated: Simulated,
+    /// File to keep the search in, and to go on from if it is there: the same result, to the byte.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub state: Option<PathBuf>,
+    /// File for a plan of `steelyard apply`: what the best setting changes of domains, if it is a gain.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plan: Option<PathBuf>,
+    /// File for every setting that was tried, a row each, with a column for each thing that was varied.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+    /// File for a page with plots, for a browser.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub page: Option<PathBuf>,
+    /// Everything, however long that is; without it, what fits a screen.
     #[arg(long)]
     pub all: bool,
     /// For programs: all of it as JSON.

@@ -15,7 +15,9 @@ mod kvm;
 mod monitor;
 mod policies;
 mod reproduce;
+mod simulate;
 mod terminal;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -57,6 +59,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Apply(arguments) => apply::apply(arguments, &interrupt),
         Command::Undo(arguments) => apply::undo(arguments, &interrupt),
+        Command::Tune(arguments) => tune::run(arguments, &interrupt),
         Command::Top(arguments) => monitor::top(arguments, &interrupt),
         Command::Record(arguments) => monitor::record(arguments, &interrupt),
         Command::Convert { file, tsc_hz, output } => {

@@ -60,7 +60,7 @@ fn counts(outcome: &Outcome) -> [usize; STATES.len()] {
 }
 
 /// The median, and least and greatest where they do not read the same.
-fn spread(value: Option<Spread>, unit: &str) -> String {
+pub fn spread(value: Option<Spread>, unit: &str) -> String {
     let Some(value) = value else { return "not measured".to_owned() };
     let [median, least, greatest] =
         [value.median, value.least, value.greatest].map(|value| with_unit(value, unit));

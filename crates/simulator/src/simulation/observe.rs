@@ -272,6 +272,14 @@ impl Simulation {
         }
     }
 
+    /// What was measured since an earlier measure of this simulation, as [`Run::since`] says.
+    pub fn measure_since(&mut self, earlier: &Run) -> Run {
+        let mut run = self.measure().since(earlier);
+        let limits: Vec<_> = self.domains.numbers().map(|d| self.usable(d)).collect();
+        run.fairness = crate::fairness::entitle(&mut run.domains, &limits, self.topology.pcpus);
+        run
+    }
+
     fn measure_domain(&self, index: DomainNumber) -> DomainMeasure {
         let domain = &self.domains[index];
         let mut time = TimeMeasure::default();

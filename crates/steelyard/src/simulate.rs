@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Many hosts with many seeds, on all cores, with results in an order that does not depend on the threads.
+
+use std::ops::Range;
+
+use indicatif::ProgressBar;
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use steelyard_policy::Policy;
+use steelyard_scenario::Diagnostic;
+use steelyard_simulator::Simulation;
+use steelyard_simulator::config::Setup;
+
+use crate::failure::Failure;
+
+/// Runs hosts that come from one input.
+pub struct Simulator<'a> {
+    pub pool: ThreadPool,
+    /// Goes on by one with each run.
+    pub bar: ProgressBar,
+    /// Name of the input.
+    pub name: &'a str,
+}
+
+impl Simulator<'_> {
+    /// What is made of each host with each seed.
+    pub fn run<T: Send>(
+        &self,
+        hosts: &[(&Setup, &Policy)],
+        seeds: Range<u64>,
+        make: impl Fn(&mut Simulation) -> T + Sync,
+    ) -> Result<Vec<Vec<T>>, Failure> {
+        let run = |setup: &Setup, policy: &Policy, seed| {
+            let mut simulation = Simulation::new(setup, policy, seed)
+                .map_err(|error| Diagnostic::of_file(self.name, error.to_string()))?;
+            let made = make(&mut simulation);
+            self.bar.inc(1);
+            Ok(made)
+        };
+        let host = |&(setup, policy): &(&Setup, &Policy)| {
+            seeds.clone().into_par_iter().map(|seed| run(setup, policy, seed)).collect()
+        };
+        self.pool.install(|| hosts.par_iter().with_max_len(1).map(host).collect())
+    }
+}

@@ -100,9 +100,18 @@ impl Thread {
     }
 }
 
+/// Of a thread of a recording.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Causes {
+    /// How many wakes its work has caused.
+    pub wakes: u64,
+    /// It sleeps until that thread's work has caused so many.
+    pub awaited: Option<(ThreadNumber, u64)>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadStatus {
-    /// Waits for a timer, a packet or the disk.
+    /// Waits for a timer, a packet, the disk or another's work.
     Asleep,
     /// In the guest's queue.
     Ready,
@@ -365,6 +374,17 @@ impl Simulation {
                     }
                     false
                 }
+                Step::Cause(woken) => {
+                    self.cause(thread, woken);
+                    false
+                }
+                Step::Await { waker, wakes } => {
+                    let sleeps = self.causes[waker].wakes < wakes;
+                    if sleeps {
+                        self.causes[thread].awaited = Some((waker, wakes));
+                    }
+                    sleeps
+                }
                 Step::Deliver(packet) => {
                     self.deliver(packet);
                     false
@@ -486,6 +506,20 @@ impl Simulation {
                 }
                 self.arm(pcpu);
             }
+        }
+    }
+
+    /// A thread's work has caused one more wake, which another may await, or may not yet.
+    fn cause(&mut self, waker: ThreadNumber, woken: ThreadNumber) {
+        let caused = &mut self.causes[waker].wakes;
+        *caused += 1;
+        let caused = *caused;
+        if woken == Number::NONE {
+            return;
+        }
+        let awaited = &mut self.causes[woken].awaited;
+        if awaited.take_if(|&mut (of, wakes)| of == waker && wakes <= caused).is_some() {
+            self.thread_wake(woken);
         }
     }
 

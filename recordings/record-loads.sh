@@ -8,7 +8,7 @@
 #
 # STEELYARD is the command, built with --features kvm; recordings come into DIRECTORY, each of SECONDS (8). Needs
 # Linux with cgroups of version 1, where control groups of their own are made and removed again, gcc, perf and
-# taskset. Whatever happens all that it starts is gone after a minute.
+# taskset. The recorders are real-time threads, so that they are not late. Whatever happens all that it starts is gone after a minute.
 
 set -euo pipefail
 
@@ -120,9 +120,9 @@ for name in flat shares sessions nested wakers pinned; do
 	pids=()
 	"$name"
 	sleep "$settle_s"
-	perf sched record -q -m 8M -o "$work/perf.data" -- sleep "$((seconds + 1))" >"$work/perf.log" 2>&1 &
+	chrt -r 1 perf sched record -q -m 8M -o "$work/perf.data" -- sleep "$((seconds + 1))" >"$work/perf.log" 2>&1 &
 	recorder=$!
-	"$steelyard" record -o "$directory/$name.steelyard" --length "${seconds}s" >"$work/record.log" 2>&1
+	chrt -r 1 "$steelyard" record -o "$directory/$name.steelyard" --length "${seconds}s" >"$work/record.log" 2>&1
 	wait "$recorder"
 	kill "${pids[@]}" 2>/dev/null || true
 	wait

@@ -7,7 +7,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use steelyard_recording::{Figures, OtherRun, Recorder, Snapshot, State, Structure};
+use steelyard_recording::{Figures, OtherRun, Recorder, Snapshot, State, Structure, ThreadEvents};
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
 use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
 use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
@@ -128,7 +128,7 @@ fn a_recording_by_hand() {
         Burst { run_ns: 2_000_000, sleep_ns: 3_000_000 },
         Burst { run_ns: 3_000_000, sleep_ns: 0 },
     ];
-    assert_eq!(*replay.threads[0], ReplayThread { first_wake_ns: 0, bursts });
+    assert_eq!(*replay.threads[0], ReplayThread { bursts, ..ReplayThread::default() });
     let waits = &run.domains[1].vcpus[0].time.waits;
     let worst = waits.worst.as_ref().unwrap();
     assert_eq!((worst.start_ns, worst.length_ns), (6_000_000, 4_000_000));
@@ -280,6 +280,7 @@ fn with_others() -> Vec<u8> {
         vcpus: vec![figures(gotten_ns)],
         segments,
         others,
+        threads: ThreadEvents::default(),
         lost: 0,
     };
     let ran = Segment { domain: 0, vcpu: 0, pcpu: Some(0), start_ns: 150 * MS, end_ns: 250 * MS };

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What threads of a recording had to do, as it is replayed: for how long each ran and slept, and whose work woke
+//! whom. That one's run is known only when it has ended, so what it woke waits for that.
+//!
+//! A wake is replayed only if it was recorded that its waker ran at that time and the woken one slept: if events were
+//! lost, or it came before the recording's first or after its last run, the clock decides. All that are replayed can
+//! have happened one after the other, whatever the file says, so that no two threads wait for each other.
+
+use std::collections::{HashMap, VecDeque};
+
+use steelyard_recording::Who;
+use steelyard_simulator::measure::Segment;
+use steelyard_simulator::workload::{Burst, Cause, RecordedThread, ReplayThread, Wake};
+
+/// What a thread had to do: what lies between its runs and waits is sleep.
+#[derive(Default)]
+pub(crate) struct Load {
+    /// Unlike that of any other of the recording, counted from 0.
+    pub number: u32,
+    pub replay: ReplayThread,
+    burst_ns: u64,
+    pub until_ns: Option<u64>,
+    pub wakes: u64,
+    first_ns: u64,
+}
+
+impl Load {
+    pub fn numbered(number: u32) -> Load {
+        Load { number, ..Load::default() }
+    }
+
+    pub fn add(&mut self, segment: &Segment) {
+        self.begin(segment.start_ns);
+        if segment.pcpu.is_some() {
+            let ran_ns = segment.end_ns.saturating_sub(segment.start_ns);
+            self.burst_ns = self.burst_ns.saturating_add(ran_ns);
+        }
+        self.until_ns = Some(segment.end_ns.max(self.until_ns.unwrap_or(0)));
+    }
+
+    /// It runs or waits from then on.
+    fn begin(&mut self, start_ns: u64) {
+        match self.until_ns {
+            None => self.first_ns = start_ns,
+            Some(until_ns) if start_ns > until_ns => {
+                self.wakes += 1;
+                self.end_burst(start_ns - until_ns);
+            }
+            Some(_) => {}
+        }
+        self.until_ns = Some(start_ns.max(self.until_ns.unwrap_or(0)));
+    }
+
+    /// It sleeps for so long after what it ran.
+    fn end_burst(&mut self, sleep_ns: u64) {
+        if self.burst_ns > 0 {
+            self.replay.bursts.push(Burst { run_ns: self.burst_ns, sleep_ns });
+        } else if let Some(last) = self.replay.bursts.last_mut() {
+            last.sleep_ns = last.sleep_ns.saturating_add(sleep_ns);
+        } else {
+            self.first_ns = self.first_ns.saturating_add(sleep_ns);
+        }
+        self.burst_ns = 0;
+    }
+
+    pub fn finish(mut self, start_ns: u64, end_ns: u64) -> ReplayThread {
+        let first_wake_ns = match self.until_ns {
+            None => end_ns.saturating_sub(start_ns),
+            Some(_) => self.first_ns.saturating_sub(start_ns),
+        };
+        // From its last sleep it goes on to its first, so that a repetition takes as long.
+        let sleep_ns = end_ns.saturating_sub(self.until_ns.unwrap_or(end_ns));
+        self.end_burst(sleep_ns.saturating_add(first_wake_ns));
+        ReplayThread { first_wake_ns, ..self.replay }
+    }
+}
+
+/// Who woke whom, found out as runs and waits are told of.
+#[derive(Default)]
+pub(crate) struct Causes {
+    edges: Vec<Edge>,
+    threads: HashMap<Who, Known>,
+}
+
+/// Somebody's work woke somebody.
+struct Edge {
+    time_ns: u64,
+    /// Load, burst and CPU time in it of who woke; load and burst that began.
+    waker: Option<(u32, u32, u64)>,
+    woken: Option<(u32, u32)>,
+}
+
+/// What is not settled yet of a thread.
+#[derive(Default)]
+struct Known {
+    /// Whom it woke, in a run that has not ended.
+    waking: VecDeque<usize>,
+    /// When it was woken last, and by which edge; taken when it is seen to run or wait.
+    woken: Option<(u64, Option<usize>)>,
+}
+
+impl Causes {
+    /// Somebody was woken, by somebody's work or not. They come in order, before what ended since.
+    pub fn wake(&mut self, time_ns: u64, waker: Option<Who>, woken: Who) {
+        let number = self.edges.len();
+        let edge = waker.filter(|&waker| waker != woken).map(|waker| {
+            self.edges.push(Edge { time_ns, waker: None, woken: None });
+            self.threads.entry(waker).or_default().waking.push_back(number);
+            number
+        });
+        self.threads.entry(woken).or_default().woken = Some((time_ns, edge));
+    }
+
+    /// When this thread was woken, if it was since it slept, at the latest when it runs.
+    pub fn woken_ns(&self, who: Who, load: &Load, start_ns: u64) -> Option<u64> {
+        let (time_ns, _) = self.threads.get(&who)?.woken?;
+        (load.until_ns.is_none_or(|until| until <= time_ns) && time_ns <= start_ns)
+            .then_some(time_ns)
+    }
+
+    /// It ran or waited, which its load does not know yet.
+    pub fn add(&mut self, who: Who, load: &mut Load, segment: &Segment) {
+        if let Some(known) = self.threads.get_mut(&who) {
+            let slept = load.until_ns.is_none_or(|until_ns| until_ns < segment.start_ns);
+            let since_ns = load.until_ns.unwrap_or(0);
+            load.begin(segment.start_ns);
+            let burst = load.replay.bursts.len() as u32;
+            if let Some((time_ns, edge)) = known.woken.take_if(|it| it.0 <= segment.start_ns)
+                && let Some(edge) = edge
+                && slept
+                && since_ns <= time_ns
+            {
+                self.edges[edge].woken = Some((load.number, burst));
+            }
+            while segment.pcpu.is_some()
+                && let Some(&edge) = known.waking.front()
+                && self.edges[edge].time_ns <= segment.end_ns
+            {
+                known.waking.pop_front();
+                let edge = &mut self.edges[edge];
+                if let Some(after_ns) = edge.time_ns.checked_sub(segment.start_ns) {
+                    let after_ns = load.burst_ns.saturating_add(after_ns);
+                    edge.waker = Some((load.number, burst, after_ns));
+                }
+            }
+        }
+        load.add(segment);
+    }
+
+    /// Bytes of all.
+    pub fn bytes(&self) -> usize {
+        let waiting = 2 * size_of::<(Who, Known)>();
+        // An edge waits in two places at most, and is a wake and a cause at the end.
+        let edge = size_of::<Edge>() + size_of::<Wake>() + size_of::<Cause>() + 16;
+        self.edges.len() * edge + self.threads.len() * waiting
+    }
+
+    /// Adds to each thread whom it wakes and who wakes it. `threads` are by the number of their load, with what they
+    /// are called in the replay.
+    pub fn settle(self, threads: &mut HashMap<u32, (RecordedThread, ReplayThread)>) {
+        // How far each is in the order of what happened: its burst, and CPU time in it.
+        let mut reached: HashMap<u32, (u32, u64)> = HashMap::new();
+        for edge in self.edges {
+            let (Some((waker, at, after_ns)), Some((woken, begun))) = (edge.waker, edge.woken)
+            else {
+                continue;
+            };
+            let (Some((by, work)), Some((whom, caused))) =
+                (threads.get(&waker), threads.get(&woken))
+            else {
+                continue;
+            };
+            let runs =
+                |thread: &ReplayThread, burst: u32| thread.bursts.get(burst as usize).copied();
+            let fits = runs(work, at).is_some_and(|burst| after_ns <= burst.run_ns)
+                && runs(caused, begun).is_some()
+                && reached.get(&waker).is_none_or(|&reached| reached <= (at, after_ns))
+                // A burst has one cause.
+                && reached.get(&woken).is_none_or(|&(burst, _)| burst < begun);
+            if !fits {
+                continue;
+            }
+            let (by, whom) = (*by, *whom);
+            reached.insert(waker, (at, after_ns));
+            reached.insert(woken, (begun, 0));
+            if let Some((_, work)) = threads.get_mut(&waker) {
+                let wake = work.wakes.len() as u32;
+                work.wakes.push(Wake { burst: at, after_ns, woken: whom });
+                if let Some((_, caused)) = threads.get_mut(&woken) {
+                    caused.causes.push(Cause { burst: begun, waker: by, wake });
+                }
+            }
+        }
+    }
+}

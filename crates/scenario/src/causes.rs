@@ -22,6 +22,8 @@ pub(crate) struct Load {
     pub until_ns: Option<u64>,
     pub wakes: u64,
     first_ns: u64,
+    /// Since when it runs or waits.
+    awake_ns: u64,
 }
 
 impl Load {
@@ -41,9 +43,10 @@ impl Load {
     /// It runs or waits from then on.
     fn begin(&mut self, start_ns: u64) {
         match self.until_ns {
-            None => self.first_ns = start_ns,
+            None => (self.first_ns, self.awake_ns) = (start_ns, start_ns),
             Some(until_ns) if start_ns > until_ns => {
                 self.wakes += 1;
+                self.awake_ns = start_ns;
                 self.end_burst(start_ns - until_ns);
             }
             Some(_) => {}
@@ -85,9 +88,26 @@ pub(crate) struct Causes {
 /// Somebody's work woke somebody.
 struct Edge {
     time_ns: u64,
-    /// Load, burst and CPU time in it of who woke; load and burst that began.
-    waker: Option<(u32, u32, u64)>,
-    woken: Option<(u32, u32)>,
+    waker: Option<Waking>,
+    woken: Option<Beginning>,
+}
+
+/// Who woke: its load, the burst and the CPU time in it; since when it was awake, and since when it ran.
+#[derive(Clone, Copy)]
+struct Waking {
+    load: u32,
+    burst: u32,
+    after_ns: u64,
+    awake_ns: u64,
+    start_ns: u64,
+}
+
+/// Who was woken: its load, the burst that began, and when it slept.
+#[derive(Clone, Copy)]
+struct Beginning {
+    load: u32,
+    burst: u32,
+    slept_ns: u64,
 }
 
 /// What is not settled yet of a thread.
@@ -130,7 +150,8 @@ impl Causes {
                 && slept
                 && since_ns <= time_ns
             {
-                self.edges[edge].woken = Some((load.number, burst));
+                let (load, slept_ns) = (load.number, since_ns);
+                self.edges[edge].woken = Some(Beginning { load, burst, slept_ns });
             }
             while segment.pcpu.is_some()
                 && let Some(&edge) = known.waking.front()
@@ -140,7 +161,9 @@ impl Causes {
                 let edge = &mut self.edges[edge];
                 if let Some(after_ns) = edge.time_ns.checked_sub(segment.start_ns) {
                     let after_ns = load.burst_ns.saturating_add(after_ns);
-                    edge.waker = Some((load.number, burst, after_ns));
+                    let (load, awake_ns) = (load.number, load.awake_ns);
+                    let start_ns = segment.start_ns;
+                    edge.waker = Some(Waking { load, burst, after_ns, awake_ns, start_ns });
                 }
             }
         }
@@ -161,34 +184,35 @@ impl Causes {
         // How far each is in the order of what happened: its burst, and CPU time in it.
         let mut reached: HashMap<u32, (u32, u64)> = HashMap::new();
         for edge in self.edges {
-            let (Some((waker, at, after_ns)), Some((woken, begun))) = (edge.waker, edge.woken)
-            else {
-                continue;
-            };
-            let (Some((by, work)), Some((whom, caused))) =
-                (threads.get(&waker), threads.get(&woken))
+            let (Some(by), Some(of)) = (edge.waker, edge.woken) else { continue };
+            let (Some((waker, work)), Some((woken, caused))) =
+                (threads.get(&by.load), threads.get(&of.load))
             else {
                 continue;
             };
             let runs =
                 |thread: &ReplayThread, burst: u32| thread.bursts.get(burst as usize).copied();
-            let fits = runs(work, at).is_some_and(|burst| after_ns <= burst.run_ns)
-                && runs(caused, begun).is_some()
-                && reached.get(&waker).is_none_or(|&reached| reached <= (at, after_ns))
+            let at = (by.burst, by.after_ns);
+            let fits = runs(work, by.burst).is_some_and(|burst| by.after_ns <= burst.run_ns)
+                && runs(caused, of.burst).is_some()
+                && reached.get(&by.load).is_none_or(|&reached| reached <= at)
                 // A burst has one cause.
-                && reached.get(&woken).is_none_or(|&(burst, _)| burst < begun);
+                && reached.get(&of.load).is_none_or(|&(burst, _)| burst < of.burst);
             if !fits {
                 continue;
             }
-            let (by, whom) = (*by, *whom);
-            reached.insert(waker, (at, after_ns));
-            reached.insert(woken, (begun, 0));
-            if let Some((_, work)) = threads.get_mut(&waker) {
-                let wake = work.wakes.len() as u32;
-                work.wakes.push(Wake { burst: at, after_ns, woken: whom });
-                if let Some((_, caused)) = threads.get_mut(&woken) {
-                    caused.causes.push(Cause { burst: begun, waker: by, wake });
-                }
+            let (waker, woken, wake) = (*waker, *woken, work.wakes.len() as u32);
+            reached.insert(by.load, at);
+            reached.insert(of.load, (of.burst, 0));
+            if let Some((_, work)) = threads.get_mut(&by.load) {
+                work.wakes.push(Wake { burst: by.burst, after_ns: by.after_ns, woken });
+            }
+            if let Some((_, caused)) = threads.get_mut(&of.load) {
+                // What it worked before it was thrown out last, if it was meanwhile, is not known any more.
+                let worked_ns = edge.time_ns - by.start_ns.max(of.slept_ns);
+                let was_awake = by.awake_ns <= of.slept_ns;
+                let awake_work_ns = was_awake.then_some(worked_ns);
+                caused.causes.push(Cause { burst: of.burst, waker, wake, awake_work_ns });
             }
         }
     }

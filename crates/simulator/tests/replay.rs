@@ -128,7 +128,10 @@ fn no_sleep_is_moved_by_more_than_a_millisecond() {
 
 /// Two threads of process 1 that compute 2 ms in turn, each of which wakes the other at its end; meanwhile another
 /// computed for as long on the same pCPU, so that in the recording one's work takes 4 ms and its sleep 4 ms.
-fn ping_pong(rounds: u32, causes: bool) -> Domain {
+/// If it is so, the recording says that each was awake when the other slept.
+fn ping_pong(rounds: u32, causes: bool, was_awake: bool) -> Domain {
+    // At first both sleep.
+    let work_ns = |burst| (was_awake && burst > 0).then_some(2 * MS);
     let thread = |thread: u32, first: bool| {
         let other = RecordedThread { process: 1, thread: 1 - thread };
         let bursts = vec![Burst { run_ns: 2 * MS, sleep_ns: 4 * MS }; rounds as usize];
@@ -136,7 +139,12 @@ fn ping_pong(rounds: u32, causes: bool) -> Domain {
             (0..rounds).map(|burst| Wake { burst, after_ns: 2 * MS, woken: other }).collect();
         // The first burst of all has no cause; from then on each one's cause is the other's burst before.
         let caused = u32::from(first)..rounds;
-        let cause = |burst| Cause { burst, waker: other, wake: burst - u32::from(first) };
+        let cause = |burst| Cause {
+            burst,
+            waker: other,
+            wake: burst - u32::from(first),
+            awake_work_ns: work_ns(burst),
+        };
         let first_wake_ns = if first { 0 } else { 4 * MS };
         ReplayThread { first_wake_ns, bursts, wakes, causes: caused.map(cause).collect() }
     };
@@ -149,14 +157,17 @@ fn ping_pong(rounds: u32, causes: bool) -> Domain {
 #[test]
 fn who_is_served_sooner_wakes_the_next_sooner() {
     // Alone on a pCPU a turn takes 2 ms instead of 4: in 80 ms there are 40 turns, not 20, and no pCPU time is left.
-    let caused = run(vec![ping_pong(100, true)], 1, "fair@eevdf", 1, 80 * MS);
     let gotten = |run: &Run| run.domains[0].vcpus.iter().map(|it| it.time.gotten_ns).collect();
-    let both: Vec<u64> = gotten(&caused);
-    // The sleep before the first of all is of 1 ns.
-    assert_eq!(both, [40 * MS, 40 * MS - 1]);
-    assert_eq!(caused.domains[0].time.waited_ns, 0, "never both at a time");
+    // Each is awake when the other sleeps: whether it was so in the recording changes nothing.
+    for was_awake in [false, true] {
+        let caused = run(vec![ping_pong(100, true, was_awake)], 1, "fair@eevdf", 1, 80 * MS);
+        let both: Vec<u64> = gotten(&caused);
+        // The sleep before the first of all is of 1 ns.
+        assert_eq!(both, [40 * MS, 40 * MS - 1]);
+    }
     // By the clock each computes 2 ms of 6, whatever the other does: the second from 4 ms on.
-    let clock: Vec<u64> = gotten(&run(vec![ping_pong(100, false)], 2, "fair@eevdf", 1, 78 * MS));
+    let clock: Vec<u64> =
+        gotten(&run(vec![ping_pong(100, false, false)], 2, "fair@eevdf", 1, 78 * MS));
     assert_eq!(clock, [26 * MS; 2]);
 }
 
@@ -180,7 +191,9 @@ fn a_wake_comes_in_the_middle_of_work_and_may_come_early() {
                 Burst { run_ns: 3 * MS, sleep_ns: FOR_EVER_NS },
             ],
             wakes: vec![],
-            causes: (0..2).map(|burst| Cause { burst, waker: first, wake: burst }).collect(),
+            causes: (0..2)
+                .map(|burst| Cause { burst, waker: first, wake: burst, awake_work_ns: None })
+                .collect(),
         },
     ];
     let gotten = |end_ns| {
@@ -191,8 +204,44 @@ fn a_wake_comes_in_the_middle_of_work_and_may_come_early() {
 }
 
 #[test]
+fn who_wants_a_lock_sleeps_while_the_other_holds_it() {
+    // The first works 8 ms, sleeps 20 ms by the clock, works 2 ms and wakes the second, which worked 1 ms since the
+    // beginning and then slept: on two pCPUs until 30 ms. If the first was awake all that while in the recording, the
+    // second goes on when it has worked as much as then, or sleeps.
+    let thread = |thread| RecordedThread { process: 1, thread };
+    let threads = |awake_work_ns| {
+        let wake = Wake { burst: 1, after_ns: 2 * MS, woken: thread(1) };
+        let cause = Cause { burst: 1, waker: thread(0), wake: 0, awake_work_ns };
+        let burst = |run_ms, sleep_ns| Burst { run_ns: run_ms * MS, sleep_ns };
+        let first = ReplayThread {
+            bursts: vec![burst(8, 20 * MS), burst(2, FOR_EVER_NS)],
+            wakes: vec![wake],
+            ..ReplayThread::default()
+        };
+        let second = ReplayThread {
+            bursts: vec![burst(1, MS), burst(1, FOR_EVER_NS)],
+            causes: vec![cause],
+            ..ReplayThread::default()
+        };
+        vec![first, second]
+    };
+    let gotten = |awake_work_ns, end_ns| {
+        let domain = replay(threads(awake_work_ns), 0);
+        let run = run(vec![domain], 2, "fair@eevdf", 1, end_ns);
+        let [first, second] = run.domains[0].vcpus.as_slice() else { unreachable!() };
+        // But for the 1 ns that its first sleep is.
+        let expected_ns = end_ns.min(8 * MS) + (end_ns.max(28 * MS) - 28 * MS);
+        assert!(first.time.gotten_ns.abs_diff(expected_ns) <= 2);
+        second.time.gotten_ns
+    };
+    assert_eq!([gotten(None, 29 * MS), gotten(None, 30 * MS)], [MS, MS]);
+    assert_eq!([gotten(Some(3 * MS), 4 * MS), gotten(Some(3 * MS), 5 * MS + 2)], [MS, 2 * MS]);
+    assert_eq!([gotten(Some(50 * MS), 8 * MS), gotten(Some(50 * MS), 9 * MS + 2)], [MS, 2 * MS]);
+}
+
+#[test]
 fn whoever_is_not_replayed_wakes_nobody_and_the_clock_does() {
-    let mut domain = ping_pong(10, true);
+    let mut domain = ping_pong(10, true, false);
     let Workload::Replay(replay) = &mut domain.task[0].workload else { unreachable!() };
     let elsewhere = RecordedThread { process: 7, thread: 0 };
     for thread in &mut replay.threads {
@@ -200,12 +249,12 @@ fn whoever_is_not_replayed_wakes_nobody_and_the_clock_does() {
         thread.causes.iter_mut().for_each(|cause| cause.waker = elsewhere);
         thread.wakes.iter_mut().for_each(|wake| wake.woken = elsewhere);
     }
-    let clock = run(vec![ping_pong(10, false)], 2, "fair@eevdf", 1, 200 * MS);
+    let clock = run(vec![ping_pong(10, false, false)], 2, "fair@eevdf", 1, 200 * MS);
     assert_eq!(run(vec![domain], 2, "fair@eevdf", 1, 200 * MS).domains, clock.domains);
     // Nor does a process that is replayed twice: whose thread would it be?
     let twice = |causes| {
-        let second = Domain { name: "again".to_owned(), ..ping_pong(10, causes) };
-        run(vec![ping_pong(10, causes), second], 2, "fair@eevdf", 1, 200 * MS).domains
+        let second = Domain { name: "again".to_owned(), ..ping_pong(10, causes, false) };
+        run(vec![ping_pong(10, causes, false), second], 2, "fair@eevdf", 1, 200 * MS).domains
     };
     assert_eq!(twice(true), twice(false));
 }
@@ -233,7 +282,13 @@ fn caused() -> impl Strategy<Value = Vec<ReplayThread>> {
                 let wake = threads[who].wakes.len() as u32;
                 let (at, after_ns) = (burst(&threads[who]), work_ns[who]);
                 threads[who].wakes.push(Wake { burst: at, after_ns, woken: recorded(whom) });
-                let cause = Cause { burst: burst(&threads[whom]), waker: recorded(who), wake };
+                let awake_work_ns = (us % 2 == 0).then_some(1_000 * us);
+                let cause = Cause {
+                    burst: burst(&threads[whom]),
+                    waker: recorded(who),
+                    wake,
+                    awake_work_ns,
+                };
                 threads[whom].causes.push(cause);
                 awake[whom] = true;
             }

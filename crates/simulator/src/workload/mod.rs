@@ -164,8 +164,9 @@ pub(crate) enum Step {
     Signal(u32),
     /// Its work has caused one more wake; this thread, if there is one, awaits it or will.
     Cause(ThreadNumber),
-    /// Sleeps until that thread's work has caused so many wakes, if it has not yet.
-    Await { waker: ThreadNumber, wakes: u64 },
+    /// Sleeps until that thread's work has caused so many wakes, if it has not yet; or only if that one is awake, until
+    /// it has worked for so long.
+    Await { waker: ThreadNumber, wakes: u64, work_ns: Option<u64> },
     /// Passes on what the driver domain has worked off.
     Deliver(Packet),
     /// Ends.

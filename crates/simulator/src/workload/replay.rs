@@ -6,6 +6,10 @@
 //! Where it was recorded who woke whom, a sleep ends when the waker's work has come as far as it had when it woke
 //! this one, however late or early that is; all other sleeps take the time that they took. Who wakes comes before who
 //! is woken in the recording, so that no two can wait for each other.
+//!
+//! A waker that had been awake since before the other slept may have held a lock that the other wanted: had it been
+//! asleep, nobody would have slept, however far its work had come. Then the sleep ends after as much of the waker's
+//! work as it took, or at its next wake or sleep, if that comes first.
 
 use std::sync::Arc;
 
@@ -85,6 +89,8 @@ pub struct Cause {
     pub waker: RecordedThread,
     /// Which of that one's wakes it was.
     pub wake: u32,
+    /// If that one had been awake since before the burst before ended: how much it worked since.
+    pub awake_work_ns: Option<u64>,
 }
 
 /// The most by which a sleep is made longer or shorter.
@@ -190,7 +196,8 @@ impl Program {
             return None;
         }
         let before = repetition.saturating_mul(each_time.into());
-        Some(Step::Await { waker, wakes: before.saturating_add(u64::from(cause.wake) + 1) })
+        let wakes = before.saturating_add(u64::from(cause.wake) + 1);
+        Some(Step::Await { waker, wakes, work_ns: cause.awake_work_ns })
     }
 
     fn sleep_by_clock(&self, recorded_ns: u64, guest: &mut Guest<'_>) -> Step {

@@ -217,3 +217,117 @@ impl Causes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers by lot (xorshift64; Marsaglia 2003).
+    struct Lot(u64);
+
+    impl Lot {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % end
+        }
+    }
+
+    const THREADS: u32 = 4;
+
+    fn who(thread: u32) -> Who {
+        if thread % 2 == 0 { Who::Vcpu(thread, 0) } else { Who::Other(thread) }
+    }
+
+    /// Threads of which anything may be told: that they ran or waited at the same time, were woken while they ran, by
+    /// who did not.
+    fn anything(seed: u64) -> HashMap<u32, (RecordedThread, ReplayThread)> {
+        let mut lot = Lot(seed * 2 + 1);
+        let mut causes = Causes::default();
+        let mut loads: Vec<_> = (0..THREADS).map(Load::numbered).collect();
+        for end_ns in 1..200 {
+            for _ in 0..lot.below(3) {
+                let (waker, woken) = (lot.below(5) as u32, lot.below(4) as u32);
+                let waker = (waker < THREADS).then(|| who(waker));
+                causes.wake(end_ns.max(3) - lot.below(3), waker, who(woken));
+            }
+            let thread = lot.below(THREADS.into()) as u32;
+            let start_ns = end_ns.saturating_sub(lot.below(6));
+            let pcpu = (lot.below(4) > 0).then_some(0);
+            let segment = Segment { domain: 0, vcpu: 0, pcpu, start_ns, end_ns };
+            causes.add(who(thread), &mut loads[thread as usize], &segment);
+        }
+        let replays = loads.into_iter().zip(0..).map(|(load, thread)| {
+            (thread, (RecordedThread { process: 1, thread }, load.finish(0, 200)))
+        });
+        let mut replays = replays.collect();
+        causes.settle(&mut replays);
+        replays
+    }
+
+    #[test]
+    fn whatever_is_told_no_two_threads_wait_for_each_other() {
+        let mut caused = 0;
+        for seed in 0..2000 {
+            let threads = anything(seed);
+            // How many wakes of each were done, and how many of its causes it has seen.
+            let mut done: HashMap<u32, (usize, usize)> = HashMap::new();
+            loop {
+                let mut goes_on = false;
+                for (number, (_, thread)) in &threads {
+                    let (wakes, causes) = done.get(number).copied().unwrap_or_default();
+                    let (wake, cause) = (thread.wakes.get(wakes), thread.causes.get(causes));
+                    let came = |cause: &Cause| {
+                        done.get(&cause.waker.thread).is_some_and(|it| it.0 > cause.wake as usize)
+                    };
+                    // In its own order, a burst's beginning before the wakes in it.
+                    let next = match (wake, cause) {
+                        (Some(wake), Some(cause)) if wake.burst < cause.burst => (1, 0),
+                        (_, Some(cause)) if came(cause) => (0, 1),
+                        (Some(_), None) => (1, 0),
+                        _ => continue,
+                    };
+                    done.insert(*number, (wakes + next.0, causes + next.1));
+                    goes_on = true;
+                }
+                if !goes_on {
+                    break;
+                }
+            }
+            for (number, (_, thread)) in &threads {
+                let all = (thread.wakes.len(), thread.causes.len());
+                assert_eq!(done.get(number).copied().unwrap_or_default(), all, "seed {seed}");
+                caused += thread.causes.len();
+            }
+        }
+        assert!(caused > 2000, "{caused} causes");
+    }
+
+    #[test]
+    fn whose_run_or_sleep_is_not_known_the_clock_wakes() {
+        let edge = |waker_until_ns, woken_from_ns| {
+            let mut causes = Causes::default();
+            let mut loads = [Load::numbered(0), Load::numbered(1)];
+            let run =
+                |start_ns, end_ns| Segment { domain: 0, vcpu: 0, pcpu: Some(0), start_ns, end_ns };
+            causes.add(who(1), &mut loads[1], &run(0, 10));
+            causes.wake(50, Some(who(0)), who(1));
+            causes.add(who(0), &mut loads[0], &run(20, waker_until_ns));
+            causes.add(who(1), &mut loads[1], &run(woken_from_ns, 90));
+            let replays = loads.into_iter().zip(0..).map(|(load, thread)| {
+                (thread, (RecordedThread { process: 1, thread }, load.finish(0, 100)))
+            });
+            let mut replays = replays.collect();
+            causes.settle(&mut replays);
+            (replays[&0].1.wakes.clone(), replays[&1].1.causes.clone())
+        };
+        let (wakes, causes) = edge(60, 70);
+        let woken = RecordedThread { process: 1, thread: 1 };
+        assert_eq!(wakes, [Wake { burst: 0, after_ns: 30, woken }]);
+        assert_eq!((causes[0].burst, causes[0].wake, causes[0].awake_work_ns), (1, 0, None));
+        // The waker had stopped before; the other ran before it was woken.
+        assert_eq!(edge(40, 70), (vec![], vec![]));
+        assert_eq!(edge(60, 45), (vec![], vec![]));
+    }
+}

@@ -462,6 +462,8 @@ impl Digest {
         });
         other.priority = run.priority.or(other.priority);
         other.partial = run.thread == 0;
+        other.runs += 1;
+        other.gotten_ns = other.gotten_ns.saturating_add(run.end_ns.saturating_sub(run.start_ns));
         let who = Who::Other(number);
         other.placement = self.placements.get(&who).cloned().or(other.placement.take());
         let bursts = other.load.replay.bursts.len();

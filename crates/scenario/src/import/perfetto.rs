@@ -671,6 +671,8 @@ mod tests {
         waking_pid: Vec<i32>,
         #[prost(uint32, repeated, tag = "11")]
         waking_comm_index: Vec<u32>,
+        #[prost(uint32, repeated, tag = "12")]
+        waking_common_flags: Vec<u32>,
     }
 
     #[derive(Clone, PartialEq, Message)]
@@ -792,6 +794,33 @@ mod tests {
         // The other one was preempted, and waits until the end.
         assert_eq!(history.open.len(), 1);
         assert_eq!(history.open[0].start_ns, 6 * MS);
+    }
+
+    #[test]
+    fn flags_tell_interrupts_from_work() {
+        // `other` wakes the vCPU at 5 ms; beside that an interrupt wakes somebody, so that flags are known to be told.
+        let (single, compact, tree) = packets();
+        let hard = IN_INTERRUPT as u32 & 0x1f;
+        let wakes = |flags| {
+            let mut single = single.clone();
+            single.ftrace_events.iter_mut().for_each(|bundle| {
+                bundle.event.retain(|event| event.sched_waking.is_none());
+                bundle.compact_sched = Some(CompactSched {
+                    waking_timestamp: vec![1004 * MS, MS],
+                    waking_pid: vec![300, 101],
+                    waking_common_flags: vec![hard, flags],
+                    ..CompactSched::default()
+                });
+            });
+            history(&Trace { packet: vec![compact.clone(), single, tree.clone()] }).wakes
+        };
+        let caused = wakes(0);
+        assert_eq!(caused.len(), 1, "{caused:?}");
+        assert!(caused[0].time_ns == 5 * MS && caused[0].waker != Some(caused[0].woken));
+        assert_eq!(wakes(hard), []);
+        // Where no flag is told one wake says nothing.
+        let plain = history(&Trace { packet: vec![compact.clone(), single.clone(), tree.clone()] });
+        assert_eq!(plain.wakes, []);
     }
 
     #[test]

@@ -441,10 +441,13 @@ impl Digest {
 
     /// Threads are held so from now on.
     fn place(&mut self, placements: Vec<Placement>) {
-        for placement in placements {
-            if let Some(who) = self.who(placement.who) {
-                self.placements.insert(who, placement.into());
+        for mut placement in placements {
+            let Some(who) = self.who(placement.who) else { continue };
+            // Who ends is moved to the root (sched_autogroup_exit_task() of the kernel).
+            if let (true, Some(known)) = (placement.groups.is_empty(), self.placements.get(&who)) {
+                placement.groups.clone_from(&known.groups);
             }
+            self.placements.insert(who, placement.into());
         }
     }
 

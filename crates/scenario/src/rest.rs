@@ -30,8 +30,12 @@ pub(crate) struct OtherThread {
 }
 
 impl OtherThread {
+    /// Those that hold it: real-time threads none does.
     pub fn groups(&self) -> &[Group] {
-        self.placement.as_ref().map_or(&[], |placement| &placement.groups)
+        match &self.placement {
+            Some(placement) if self.priority() >= priority::NICE_LEAST => &placement.groups,
+            _ => &[],
+        }
     }
 
     fn priority(&self) -> u32 {

@@ -237,7 +237,7 @@ mod tests {
     const THREADS: u32 = 4;
 
     fn who(thread: u32) -> Who {
-        if thread % 2 == 0 { Who::Vcpu(thread, 0) } else { Who::Other(thread) }
+        if thread.is_multiple_of(2) { Who::Vcpu(thread, 0) } else { Who::Other(thread) }
     }
 
     /// Threads of which anything may be told: that they ran or waited at the same time, were woken while they ran, by

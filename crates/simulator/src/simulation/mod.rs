@@ -588,7 +588,7 @@ impl Simulation {
             }
             if peers.iter().any(|peer| peer.wakes.iter().any(|&wakes| wakes > 0)) {
                 let all = self.threads.numbers().map(|_| guest::Causes::default());
-                self.causes = Table::with_capacity(self.threads.len() as usize);
+                self.causes = Table::with_capacity(self.threads.len());
                 self.causes.extend(all);
             }
         }

@@ -10,8 +10,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use steelyard_monitor::{Exposition, Interval, PerfettoTrace};
 use steelyard_recording::{
-    Domain, Ending, Figures, Host, OtherRun, PolicyState, Recorder, RecordingError, Snapshot,
-    State, Structure, Vcpu, Waits, read,
+    Domain, Ending, Figures, Group, Host, OtherRun, Placement, PolicyState, Recorder,
+    RecordingError, Snapshot, State, Structure, ThreadEvents, Vcpu, Waits, Wake, Who, read,
 };
 use steelyard_scenario::import_from;
 use steelyard_simulator::measure::Segment;
@@ -120,11 +120,17 @@ pub fn snapshots(bytes: &[u8]) {
     assert_eq!(ending, Ending::Complete);
     assert_eq!(first.len(), snapshots.len());
     for (read, written) in first.iter().zip(&snapshots) {
-        let sums =
-            |snapshot: &Snapshot| Snapshot { segments: vec![], others: vec![], ..snapshot.clone() };
+        let sums = |snapshot: &Snapshot| Snapshot {
+            segments: vec![],
+            others: vec![],
+            threads: ThreadEvents::default(),
+            ..snapshot.clone()
+        };
         assert_eq!(sums(read), sums(written));
         assert_eq!(read.segments.len(), written.segments.len());
         assert_eq!(read.others.len(), written.others.len());
+        assert_eq!(read.threads.wakes.len(), written.threads.wakes.len());
+        assert_eq!(read.threads.placements, written.threads.placements);
     }
     // Single runs and waits are kept in units; what was read lies on them.
     let (again, _) = unpacked(&recorded(&first)).expect("it was just written");
@@ -265,8 +271,45 @@ fn snapshot(
         let waited = bytes.arbitrary()?;
         others.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
     }
+    let threads = thread_events(bytes, structure, time_ns)?;
     let (structure, lost) = (structure.clone(), number(bytes)?);
-    Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, lost })
+    Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, threads, lost })
+}
+
+fn thread_events(
+    bytes: &mut Unstructured<'_>,
+    structure: &Structure,
+    time_ns: u64,
+) -> Result<ThreadEvents> {
+    let all: Vec<Who> = structure
+        .domains
+        .iter()
+        .zip(0..)
+        .flat_map(|(it, domain)| (0..it.vcpus.len() as u32).map(move |vcpu| (domain, vcpu)))
+        .map(|(domain, vcpu)| Who::Vcpu(domain, vcpu))
+        .collect();
+    let who = |bytes: &mut Unstructured<'_>| match all.is_empty() || chance(bytes, 1, 3)? {
+        true => Ok(Who::Other(bytes.arbitrary()?)),
+        false => bytes.choose(&all).copied(),
+    };
+    let mut threads = ThreadEvents::default();
+    while chance(bytes, 1, 2)? {
+        let time_ns = time_ns.saturating_sub(bytes.arbitrary::<Number>()?.0);
+        let waker = if bytes.arbitrary()? { Some(who(bytes)?) } else { None };
+        threads.wakes.push(Wake { time_ns, waker, woken: who(bytes)? });
+    }
+    while chance(bytes, 1, 3)? {
+        let mut groups = vec![];
+        while chance(bytes, 1, 2)? {
+            let weight = bytes.arbitrary::<Number>()?.0 as u32;
+            groups.push(Group { id: bytes.int_in_range(0..=3)?, weight });
+        }
+        let pcpus = if bytes.arbitrary()? { Some(bytes.int_in_range(0..=5)?) } else { None };
+        let pcpus = pcpus.map(|pcpu| [pcpu].into_iter().collect());
+        let priority = bytes.arbitrary()?;
+        threads.placements.push(Placement { who: who(bytes)?, priority, groups, pcpus });
+    }
+    Ok(threads)
 }
 
 fn figures(bytes: &mut Unstructured<'_>) -> Result<Figures> {

@@ -32,12 +32,14 @@ typedef u32 __be32;
 typedef u32 __wsum;
 
 enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
 enum {
+	BPF_ANY = 0,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
@@ -124,6 +126,7 @@ struct scx_task_group {
 
 struct task_group {
 	struct task_group *parent;
+	unsigned long shares; /* 1024 times as many as the number, on 64 bits */
 	struct scx_task_group scx;
 };
 
@@ -132,8 +135,27 @@ struct sched_ext_entity {
 	u64 slice;
 };
 
+/* From 6.2 to 6.14 of x86. */
+struct pcpu_hot {
+	int preempt_count;
+};
+
+struct rq {
+	u32 nr_running;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct thread_info {
 	u32 cpu;
+	/* Of some architectures; of others it is a variable of each CPU. */
+	u32 preempt_count;
 };
 
 struct task_struct {
@@ -148,6 +170,8 @@ struct task_struct {
 	s32 prio;
 	char comm[TASK_COMM_LEN];
 	const struct cpumask *cpus_ptr;
+	struct cpumask cpus_mask;
+	struct sched_entity se;
 	u16 migration_disabled;
 	struct hlist_head preempt_notifiers;
 	struct task_group *sched_task_group;

@@ -14,6 +14,9 @@ char gpl[] SEC("license") = "GPL";
 
 /* Whether single runs and waits are told of. */
 const volatile bool tells = false;
+/* How far a CPU's preempt_count, or what holds it, lies behind its run queue, where that is known. */
+const volatile bool preempt_count_known = false;
+const volatile s64 preempt_count_from_queue = 0;
 /* Whether all runs of others are told of, too, not only those where a thread waits. */
 u32 tells_others;
 /* Times count between these. The loader sets both. */
@@ -34,7 +37,15 @@ struct pcpu pcpus[MAX_PCPUS];
 /* A table of its own: one of the kernel's costs some more cold lines per event, and a copy to read. */
 struct thread threads[MAX_THREADS];
 
-/* struct segment, struct other_run. The loader sets its size. */
+/* Those of threads that were there when it was last looked for them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u64);
+	__type(value, struct group);
+} groups SEC(".maps");
+
+/* struct segment, struct other_run, struct woken. The loader sets its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -57,6 +68,43 @@ static __always_inline u64 state_of(struct task_struct *p)
 	if (bpf_core_field_exists(p->__state))
 		return p->__state;
 	return ((struct task_struct___state *)p)->state;
+}
+
+static __always_inline struct placement placement_of(struct task_struct *p)
+{
+	struct placement placement = {};
+
+	if (bpf_core_field_exists(p->sched_task_group) && p->sched_task_group &&
+	    p->sched_task_group->parent)
+		placement.group = (u64)p->sched_task_group;
+	/* Not cpus_ptr, which changes for moments in which a thread may not migrate. */
+	if (bpf_core_field_exists(p->cpus_mask))
+		placement.allowed = p->cpus_mask.bits[0];
+	return placement;
+}
+
+/* Soft interrupts that are served, hard ones, and those that cannot be masked. */
+#define IN_INTERRUPT 0x00ff0100
+
+/*
+ * Whether this is the work of the current thread, as far as one can know. Where how deep a CPU is in interrupts is a
+ * variable of its own, whose address no program is given, it is found from its run queue, which is one too.
+ */
+static __always_inline bool is_work(struct task_struct *current)
+{
+	u32 count = IN_INTERRUPT;
+
+	if (bpf_core_field_exists(current->thread_info.preempt_count)) {
+		count = current->thread_info.preempt_count;
+	} else if (preempt_count_known && bpf_core_field_exists(current->se.cfs_rq) &&
+		   bpf_core_field_exists(current->se.cfs_rq->rq)) {
+		u64 address = (u64)current->se.cfs_rq->rq + preempt_count_from_queue;
+
+		if (bpf_core_type_exists(struct pcpu_hot))
+			address += bpf_core_field_offset(struct pcpu_hot, preempt_count);
+		bpf_probe_read_kernel(&count, sizeof(count), (const void *)address);
+	}
+	return !(count & IN_INTERRUPT);
 }
 
 static __always_inline bool is_watched(const char *name)
@@ -140,6 +188,7 @@ static __always_inline void tell_other(struct task_struct *p, u32 cpu, u64 start
 	bpf_probe_read_kernel(o->name, sizeof(o->name), p->comm);
 	o->priority = p->prio;
 	o->goes_on = goes_on;
+	o->placement = placement_of(p);
 	bpf_ringbuf_submit(o, BPF_RB_NO_WAKEUP);
 }
 
@@ -254,8 +303,11 @@ int BPF_PROG(observer_switch, bool preempt, struct task_struct *prev, struct tas
 		tell_other(prev, cpu, c->other_since_ns, now, !state || preempt);
 	if (starts) {
 		t = thread_of(next);
-		if (t)
+		if (t) {
 			change(next, t, THREAD_RUNNING, cpu, now);
+			t->priority = next->prio;
+			t->placement = placement_of(next);
+		}
 	}
 	if (tells)
 		c->other_since_ns = c->waiting > 0 || tells_others ? now : 0;
@@ -273,6 +325,39 @@ int BPF_PROG(observer_wakeup, struct task_struct *p)
 	if (t && t->status <= THREAD_BLOCKED)
 		change(p, t, THREAD_WAITING, cpu_of(p), bpf_ktime_get_ns());
 	return 0;
+}
+
+static __always_inline int tell_woken(struct task_struct *p)
+{
+	struct task_struct *current;
+	struct woken *w;
+
+	if (!tells_others)
+		return 0;
+	w = bpf_ringbuf_reserve(&segments, sizeof(*w), 0);
+	if (!w) {
+		__sync_fetch_and_add(&lost, 1);
+		return 0;
+	}
+	current = bpf_get_current_task_btf();
+	w->time_ns = bpf_ktime_get_ns();
+	w->tid = p->pid;
+	w->waker = is_work(current) ? current->pid : 0;
+	bpf_ringbuf_submit(w, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* In the context of who wakes, before it is in a queue. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(observer_waking, struct task_struct *p)
+{
+	return tell_woken(p);
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(observer_new, struct task_struct *p)
+{
+	return tell_woken(p);
 }
 
 /* It waits elsewhere from now on. */
@@ -300,6 +385,27 @@ int BPF_PROG(observer_rename, struct task_struct *p, const char *name)
 	return 0;
 }
 
+static __always_inline void note_groups(struct task_struct *p)
+{
+	struct task_group *found;
+
+	if (!bpf_core_field_exists(p->sched_task_group))
+		return;
+	found = p->sched_task_group;
+	for (u32 i = 0; i < GROUP_LEVELS && found && found->parent; i++) {
+		struct task_group *parent = found->parent;
+		struct group group = { .shares = 1024 };
+		u64 address = (u64)found;
+
+		if (parent->parent)
+			group.parent = (u64)parent;
+		if (bpf_core_field_exists(found->shares))
+			group.shares = found->shares / 1024;
+		bpf_map_update_elem(&groups, &address, &group, BPF_ANY);
+		found = parent;
+	}
+}
+
 /* Who is there already; what happens at the same moment comes first. */
 SEC("iter/task")
 int observer_find(struct bpf_iter__task *context)
@@ -308,7 +414,11 @@ int observer_find(struct bpf_iter__task *context)
 	struct thread *t;
 	u64 now;
 
-	if (!p || !is_watched(p->comm) || find(p->pid))
+	if (!p)
+		return 0;
+	if (tells_others)
+		note_groups(p);
+	if (!is_watched(p->comm) || find(p->pid))
 		return 0;
 	t = claim(p->pid, -1);
 	if (!t)

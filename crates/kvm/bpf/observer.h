@@ -17,6 +17,22 @@ enum thread_status {
 	THREAD_RUNNING,
 };
 
+/* Levels of control groups that are looked at. */
+#define GROUP_LEVELS 8
+#define MAX_GROUPS 4096
+
+/* How a thread is held. */
+struct placement {
+	u64 group; /* its control group's address; 0: none but the root */
+	u64 allowed; /* of the first 64 CPUs; 0: not known */
+};
+
+/* By its address. */
+struct group {
+	u64 parent; /* 0: the root */
+	u64 shares; /* 1024 being the usual one */
+};
+
 /*
  * seen_ns + gotten_ns + waited_ns + blocked_ns = since_ns, if no window cuts something off. What changes with
  * each wake and run fills the first line of the cache: that it is cold is most of what an event costs.
@@ -37,6 +53,8 @@ struct thread {
 	u64 migrations;
 	u64 preemptions;
 	s32 process;
+	u32 priority; /* the kernel's number: 100 is niceness -20, what is below real-time */
+	struct placement placement;
 } __attribute__((aligned(64)));
 
 /* Instead of the number of a pCPU. */
@@ -56,6 +74,14 @@ struct other_run {
 	char name[16];
 	u32 priority; /* the kernel's number: 100 is niceness -20, what is below real-time */
 	u32 goes_on; /* 1: it could have run on */
+	struct placement placement;
+};
+
+/* A thread was woken. */
+struct woken {
+	u64 time_ns;
+	s32 tid;
+	s32 waker; /* whose work it was; 0: an interrupt's, or it is not known */
 };
 
 #endif

@@ -27,7 +27,9 @@ mod skeleton {
 
 pub use error::KvmError;
 pub use host::{Options, Scheduler};
-pub use observer::{Doing, Observer, ThreadFigures, Threads, Told};
+pub use observer::{
+    Doing, Observer, ThreadFigures, ThreadGroup, ThreadPlacement, Threads, Told, Woken,
+};
 pub use status::{DomainStatus, Standings, Status, Times, VcpuStatus, now_ns, status};
 
 /// A struct of the core as another set of bindings has it: the skeleton's, or `steelyard_policy`'s.

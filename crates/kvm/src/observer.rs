@@ -10,8 +10,10 @@ use std::path::Path;
 use std::ptr;
 use std::rc::Rc;
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Var, VarSecInfo};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, OpenObject, RingBuffer, RingBufferBuilder, set_print};
+use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder, set_print};
 use serde::Serialize;
 
 use crate::KvmError;
@@ -25,6 +27,7 @@ const WAITED: u32 = u32::MAX;
 const BLOCKED: u32 = 1;
 const WAITING: u32 = 2;
 const RUNNING: u32 = 3;
+const WOKEN_BYTES: usize = 16;
 /// Room for single runs and waits until they are fetched, of 32 bytes each: per pCPU, and of all at
 /// least and at most. It is mapped twice into this process.
 const RING_BYTES: usize = 512 << 10;
@@ -37,7 +40,7 @@ const ATTEMPTS: usize = 3;
 pub struct Observer {
     skeleton: ObserverSkel<'static>,
     /// Where single runs and waits are told of, and those that were fetched.
-    ring: Option<(RingBuffer<'static>, Rc<RefCell<Vec<Told>>>)>,
+    ring: Option<(RingBuffer<'static>, Rc<RefCell<Vec<Event>>>)>,
 }
 
 /// One thread over the time of the measurement: gotten + waited + blocked = that time.
@@ -80,6 +83,44 @@ pub struct ThreadFigures {
     pub switches: u64,
     pub migrations: u64,
     pub preemptions: u64,
+    /// The kernel's number for how urgent it is: 100 is niceness -20, what is below real-time.
+    pub priority: u32,
+    /// When it ran last.
+    pub placement: ThreadPlacement,
+}
+
+/// How a thread is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadPlacement {
+    /// Names its control group; none: it is in the root.
+    pub group: Option<u64>,
+    /// Which of the first 64 CPUs it may use; none: not known.
+    pub allowed: Option<u64>,
+}
+
+/// A control group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadGroup {
+    /// The one around it; none: the root.
+    pub parent: Option<u64>,
+    /// 1024 being the usual one.
+    pub shares: u64,
+}
+
+enum Event {
+    Ended(Told),
+    Woken(Woken),
+}
+
+/// Somebody was woken, on the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Woken {
+    /// When.
+    pub time_ns: u64,
+    /// Number of the thread.
+    pub tid: i32,
+    /// Whose work woke it; none: an interrupt, or it is not known.
+    pub waker: Option<i32>,
 }
 
 /// A single run or wait that ended, on the monotonic clock.
@@ -106,6 +147,8 @@ pub struct Other {
     pub priority: u32,
     /// It could have run on.
     pub goes_on: bool,
+    /// How it is held.
+    pub placement: ThreadPlacement,
 }
 
 impl Observer {
@@ -139,7 +182,7 @@ impl Observer {
         let mut builder = RingBufferBuilder::new();
         let failed = |error| KvmError::Refused("map the ring of the observer", error);
         let fetch = move |bytes: &[u8]| {
-            to.borrow_mut().extend(read_told(bytes));
+            to.borrow_mut().extend(read_event(bytes));
             0
         };
         builder.add(&observer.skeleton.maps.segments, fetch).map_err(failed)?;
@@ -159,6 +202,10 @@ impl Observer {
         let tells = ring_bytes.is_some();
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.tells = tells;
+            if let Some(bytes) = preempt_count_from_queue().filter(|_| tells) {
+                constants.preempt_count_known = true;
+                constants.preempt_count_from_queue = bytes;
+            }
         }
         if let Some(bytes) = ring_bytes {
             let sized = open.maps.segments.set_max_entries(bytes);
@@ -171,6 +218,8 @@ impl Observer {
             &mut open.progs.observer_migrate,
             &mut open.progs.observer_rename,
             &mut open.progs.observer_find,
+            &mut open.progs.observer_waking,
+            &mut open.progs.observer_new,
         ] {
             program.set_autoload(tells);
         }
@@ -235,12 +284,32 @@ impl Observer {
         });
     }
 
-    /// Fetches what was told since the last time into `told`, by and large in order of the ends.
-    pub fn fetch(&mut self, told: &mut Vec<Told>) {
+    /// The control groups in which threads were when they were last looked for, by their names.
+    pub fn groups(&self) -> HashMap<u64, ThreadGroup> {
+        let groups = &self.skeleton.maps.groups;
+        let read = groups.keys().filter_map(|key| {
+            let value = groups.lookup(&key, MapFlags::ANY).ok()??;
+            let (name, _) = key.split_first_chunk()?;
+            let (parent, value) = value.split_first_chunk()?;
+            let (shares, _) = value.split_first_chunk()?;
+            let parent = Some(u64::from_ne_bytes(*parent)).filter(|&parent| parent != 0);
+            let shares = u64::from_ne_bytes(*shares);
+            Some((u64::from_ne_bytes(*name), ThreadGroup { parent, shares }))
+        });
+        read.collect()
+    }
+
+    /// Fetches what was told since the last time, by and large in order: runs and waits of their ends.
+    pub fn fetch(&mut self, told: &mut Vec<Told>, woken: &mut Vec<Woken>) {
         let Some((ring, fetched)) = &self.ring else { return };
         // It fails only if the callback does.
         let _ = ring.consume();
-        told.append(&mut fetched.borrow_mut());
+        for event in fetched.borrow_mut().drain(..) {
+            match event {
+                Event::Ended(one) => told.push(one),
+                Event::Woken(one) => woken.push(one),
+            }
+        }
     }
 
     /// How many runs and waits there was no room for, so far, and how many events of threads.
@@ -280,7 +349,37 @@ impl Observer {
     }
 }
 
-/// A `struct segment` or `struct other_run`.
+/// How far a CPU's `preempt_count` (from 6.2 to 6.14 of x86: what holds it) lies behind its run queue, if each is a
+/// variable of the CPU's own.
+fn preempt_count_from_queue() -> Option<i64> {
+    let kernel = Btf::from_vmlinux().ok()?;
+    let section = kernel.type_by_name::<DataSec<'_>>(".data..percpu")?;
+    let offset = |name: &str| {
+        let named = |at: &VarSecInfo| {
+            let variable = kernel.type_by_id::<Var<'_>>(at.ty);
+            variable.is_some_and(|variable| variable.name().is_some_and(|known| known == name))
+        };
+        section.iter().find(named).map(|at| i64::from(at.offset))
+    };
+    let count = offset("__preempt_count").or_else(|| offset("pcpu_hot"))?;
+    Some(count - offset("runqueues")?)
+}
+
+/// A `struct woken`, `struct segment` or `struct other_run`, told apart by their length.
+fn read_event(bytes: &[u8]) -> Option<Event> {
+    if bytes.len() > WOKEN_BYTES {
+        return read_told(bytes).map(Event::Ended);
+    }
+    let (time_ns, bytes) = bytes.split_first_chunk()?;
+    let (tid, bytes) = bytes.split_first_chunk()?;
+    let (waker, _) = bytes.split_first_chunk()?;
+    Some(Event::Woken(Woken {
+        time_ns: u64::from_ne_bytes(*time_ns),
+        tid: i32::from_ne_bytes(*tid),
+        waker: Some(i32::from_ne_bytes(*waker)).filter(|&waker| waker != 0),
+    }))
+}
+
 fn read_told(bytes: &[u8]) -> Option<Told> {
     let (start_ns, bytes) = bytes.split_first_chunk()?;
     let (end_ns, bytes) = bytes.split_first_chunk()?;
@@ -299,9 +398,21 @@ fn read_told(bytes: &[u8]) -> Option<Told> {
 fn read_other(bytes: &[u8]) -> Option<Other> {
     let (name, bytes) = bytes.split_first_chunk()?;
     let (priority, bytes) = bytes.split_first_chunk()?;
-    let (goes_on, _) = bytes.split_first_chunk()?;
+    let (goes_on, bytes) = bytes.split_first_chunk()?;
+    let (group, bytes) = bytes.split_first_chunk()?;
+    let (allowed, _) = bytes.split_first_chunk()?;
     let number = |bytes: &[u8; 4]| u32::from_ne_bytes(*bytes);
-    Some(Other { name: *name, priority: number(priority), goes_on: number(goes_on) != 0 })
+    Some(Other {
+        name: *name,
+        priority: number(priority),
+        goes_on: number(goes_on) != 0,
+        placement: to_placement(u64::from_ne_bytes(*group), u64::from_ne_bytes(*allowed)),
+    })
+}
+
+fn to_placement(group: u64, allowed: u64) -> ThreadPlacement {
+    let known = |number: u64| Some(number).filter(|&number| number != 0);
+    ThreadPlacement { group: known(group), allowed: known(allowed) }
 }
 
 /// Whether it was not changed while it was read: then its times add up.
@@ -329,6 +440,8 @@ fn to_figures(thread: &thread, now_ns: u64) -> Option<ThreadFigures> {
         switches: thread.switches,
         migrations: thread.migrations,
         preemptions: thread.preemptions,
+        priority: thread.priority,
+        placement: to_placement(thread.placement.group, thread.placement.allowed),
     })
 }
 

@@ -78,7 +78,7 @@ fn single_runs_and_waits_add_up_to_the_sums() -> Result<(), Box<dyn Error>> {
         let now_ns = now_ns();
         let mut figures = HashMap::new();
         observer.threads(now_ns, &mut figures);
-        observer.fetch(&mut told);
+        observer.fetch(&mut told, &mut vec![]);
         (now_ns, figures)
     };
     let (before_ns, before) = look();

@@ -24,7 +24,7 @@ use crate::observed::Observed;
 use crate::open_files;
 use steelyard_recording::qemu;
 use steelyard_recording::weight::{self, Scale};
-use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, Vcpu};
+use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, ThreadEvents, Vcpu};
 
 /// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.
 const LOOK_EVERY: u64 = 10;
@@ -230,8 +230,9 @@ impl LinuxSource {
             None => Arc::new(self.describe(idle_ns.len() as u32)),
         };
         self.structure = Some(structure.clone());
-        let (segments, others) = (vec![], vec![]);
-        let mut snapshot = Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, lost };
+        let (segments, others, threads) = (vec![], vec![], ThreadEvents::default());
+        let mut snapshot =
+            Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, threads, lost };
         if let Ok(observed) = &mut self.observed {
             observed.complete(&mut snapshot);
         }

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     use std::sync::Arc;
-    use steelyard_recording::{Host, Structure, Vcpu, Waits};
+    use steelyard_recording::{Host, Structure, ThreadEvents, Vcpu, Waits};
 
     #[test]
     fn a_snapshot_is_exposed_with_bounded_series() {
@@ -318,6 +318,7 @@ mod tests {
             ],
             segments: vec![],
             others: vec![],
+            threads: ThreadEvents::default(),
             lost: 3,
         };
         let mut text = String::new();

@@ -2,16 +2,25 @@
 //! Single runs and waits of a Linux host, from a BPF program in its kernel. Where there is none, because
 //! this was built without or the kernel or its administrator do not want it, its place says why.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use steelyard_kvm::{Doing, Observer, Standings, ThreadFigures, Told, now_ns};
-use steelyard_recording::{Figures, OtherRun, PolicyState, Snapshot, State, Structure, Tally};
+use steelyard_kvm::{
+    Doing, Observer, Standings, ThreadFigures, ThreadGroup, ThreadPlacement, Told, Woken, now_ns,
+};
+use steelyard_recording::weight::Scale;
+use steelyard_recording::{
+    Figures, Group, OtherRun, Placement, PolicyState, Snapshot, State, Structure, Tally, Wake, Who,
+};
 use steelyard_simulator::measure::Segment;
 
 /// Single runs and waits that are kept for one snapshot, of 32 bytes each.
 const MOST_KEPT: usize = 1 << 18;
+/// Threads of which it is kept how they are held.
+const MOST_HELD: usize = 1 << 16;
+/// Levels of control groups, as in bpf/observer.h.
+const GROUP_LEVELS: usize = 8;
 /// Names of threads that are kept.
 const MOST_NAMES: usize = 1 << 12;
 /// Nobody fetches more often: the kernel has room for longer than that.
@@ -25,6 +34,7 @@ pub(crate) struct Observed {
     /// On the monotonic clock: when the source began.
     began_ns: u64,
     fetched_ns: u64,
+    tells_others: bool,
     /// Whether a snapshot has single runs and waits, or their sums only.
     keeps: bool,
     threads: HashMap<i32, ThreadFigures>,
@@ -36,10 +46,20 @@ pub(crate) struct Observed {
     /// Threads that are no vCPUs and could run on when they ran last.
     going_on: HashSet<i32>,
     told: Vec<Told>,
+    woken: Vec<Woken>,
     segments: Vec<Segment>,
     others: Vec<OtherRun>,
+    /// How each thread is held, as last seen, and of whom a snapshot has not told that yet.
+    held: HashMap<i32, Held>,
+    untold: BTreeSet<i32>,
+    /// Those that were read, and numbers for them.
+    groups: HashMap<u64, ThreadGroup>,
+    group_numbers: HashMap<u64, u64>,
     dropped: u64,
 }
+
+/// Its priority, group and CPUs.
+type Held = (u32, ThreadPlacement);
 
 struct Place {
     domain: u32,
@@ -63,6 +83,7 @@ impl Observed {
             standings: None,
             began_ns: now_ns().saturating_sub(began.elapsed().as_nanos() as u64),
             fetched_ns: 0,
+            tells_others: false,
             keeps: true,
             threads: HashMap::new(),
             places: HashMap::new(),
@@ -71,14 +92,20 @@ impl Observed {
             names: HashMap::new(),
             going_on: HashSet::new(),
             told: vec![],
+            woken: vec![],
             segments: vec![],
             others: vec![],
+            held: HashMap::new(),
+            untold: BTreeSet::new(),
+            groups: HashMap::new(),
+            group_numbers: HashMap::new(),
             dropped: 0,
         })
     }
 
     /// All runs of who is no vCPU are wanted, too, not only those where one waits.
     pub fn tell_others(&mut self) {
+        self.tells_others = true;
         self.observer.tell_others();
     }
 
@@ -130,6 +157,92 @@ impl Observed {
             }
         }
         self.add_standings(snapshot);
+        if self.keeps && self.tells_others {
+            snapshot.threads.wakes = self.wakes(snapshot.time_ns);
+            snapshot.threads.placements = self.placements(snapshot);
+        }
+    }
+
+    /// Who was woken up to this time.
+    fn wakes(&mut self, time_ns: u64) -> Vec<Wake> {
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.sort_by_key(|one| one.time_ns);
+        let before = woken.partition_point(|one| self.since_began(one.time_ns) <= time_ns);
+        let wake = |one: Woken| Wake {
+            time_ns: self.since_began(one.time_ns),
+            waker: one.waker.map(|waker| self.who(waker)),
+            woken: self.who(one.tid),
+        };
+        let wakes = woken.drain(..before).map(wake).collect();
+        self.woken = woken;
+        wakes
+    }
+
+    fn who(&self, tid: i32) -> Who {
+        match self.places.get(&tid) {
+            Some(place) => Who::Vcpu(place.domain, place.vcpu),
+            None => Who::Other(tid as u32),
+        }
+    }
+
+    /// How threads are held that are held otherwise than was told.
+    fn placements(&mut self, snapshot: &Snapshot) -> Vec<Placement> {
+        let vcpus = self.places.keys().filter_map(|tid| {
+            let thread = self.threads.get(tid)?;
+            // Who has not run yet has told nothing.
+            (thread.switches > 0).then_some((*tid, (thread.priority, thread.placement)))
+        });
+        for (tid, held) in vcpus.collect::<Vec<_>>() {
+            self.holds(tid, held);
+        }
+        let untold = std::mem::take(&mut self.untold);
+        let known = |tid| self.held.get(tid).and_then(|(_, placement)| placement.group);
+        if untold.iter().filter_map(known).any(|group| !self.groups.contains_key(&group)) {
+            self.find();
+            self.groups.extend(self.observer.groups());
+        }
+        let pcpus = snapshot.structure.host.pcpus;
+        let placements = untold.into_iter().filter_map(|tid| {
+            let &(priority, ThreadPlacement { group, allowed }) = self.held.get(&tid)?;
+            let groups = group.map_or(vec![], |group| self.groups_from(group));
+            let everywhere = u64::MAX >> (64 - pcpus.clamp(1, 64));
+            // More pCPUs than that are not told of.
+            let allowed =
+                allowed.filter(|allowed| pcpus <= 64 && allowed & everywhere != everywhere);
+            let pcpus = allowed.map(|set| (0..64).filter(|pcpu| set >> pcpu & 1 != 0).collect());
+            Some(Placement { who: self.who(tid), priority: Some(priority), groups, pcpus })
+        });
+        placements.collect()
+    }
+
+    /// A thread is held so.
+    fn holds(&mut self, tid: i32, held: Held) {
+        if self.held.len() >= MOST_HELD {
+            // They are told of again.
+            self.held.clear();
+        }
+        if self.held.insert(tid, held) != Some(held) {
+            self.untold.insert(tid);
+        }
+    }
+
+    /// This group and those around it.
+    fn groups_from(&mut self, innermost: u64) -> Vec<Group> {
+        let mut groups = vec![];
+        let mut next = Some(innermost);
+        while let Some(name) = next
+            && groups.len() < GROUP_LEVELS
+        {
+            let number = self.group_numbers.len() as u64 + 1;
+            let id = *self.group_numbers.entry(name).or_insert(number);
+            // One that is gone before it was looked at had the usual weight, as likely as not.
+            let usual = ThreadGroup { parent: None, shares: Scale::Shares.figures().0 };
+            let group = *self.groups.entry(name).or_insert(usual);
+            let weight = Scale::Shares.weight(group.shares) as u32;
+            groups.push(Group { id, weight });
+            next = group.parent;
+        }
+        groups
     }
 
     /// Runs and waits that last at this time.
@@ -226,7 +339,11 @@ impl Observed {
     fn fetch(&mut self, until_ns: u64) {
         self.fetched_ns = now_ns();
         let mut told = std::mem::take(&mut self.told);
-        self.observer.fetch(&mut told);
+        self.observer.fetch(&mut told, &mut self.woken);
+        if self.woken.len() > MOST_KEPT {
+            self.dropped += self.woken.len() as u64;
+            self.woken.clear();
+        }
         told.sort_by_key(|one| one.end_ns);
         let ended = told.partition_point(|one| self.since_began(one.end_ns) <= until_ns);
         for one in told.drain(..ended) {
@@ -240,6 +357,9 @@ impl Observed {
         let has_room = self.segments.len() + self.others.len() < MOST_KEPT;
         if let (Some(other), Some(pcpu)) = (&one.other, one.pcpu) {
             let name = self.name(&other.name);
+            if self.tells_others {
+                self.holds(one.tid, (other.priority, other.placement));
+            }
             // Until it ran last it could have gone on: since then it waited.
             let waited = match other.goes_on {
                 true => !self.going_on.insert(one.tid),

@@ -9,7 +9,7 @@ use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
 
 use steelyard_recording::{
-    Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
+    Domain, Figures, Host, PolicyState, Snapshot, State, Structure, ThreadEvents, Vcpu, Waits,
 };
 
 /// Whoever wants it to end is heeded about so often.
@@ -115,6 +115,7 @@ impl SimulationSource {
             vcpus: vcpus.into_iter().flatten().collect(),
             segments,
             others: vec![],
+            threads: ThreadEvents::default(),
             lost: 0,
         })
     }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{error, fmt, io};
 
 use steelyard_recording::{
-    Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Tally, Vcpu, Xentrace, placed,
+    Domain, Figures, Host, PolicyState, Snapshot, State, Structure, Tally, ThreadEvents, Vcpu,
+    Xentrace, placed,
 };
 use steelyard_simulator::measure::Segment;
 
@@ -171,7 +172,8 @@ impl XenSource {
         self.samples += 1;
         let idle_ns = idle_ns[..pcpus].to_vec();
         let lost = self.trace.as_ref().map_or(0, |trace| trace.xentrace.lost());
-        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others: vec![], lost })
+        let (others, threads) = (vec![], ThreadEvents::default());
+        Ok(Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, threads, lost })
     }
 
     /// Brings what is known of these domains, which are all, up to date: whether any came, went or

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use steelyard_boundary::text::is_harmful;
 use steelyard_monitor::Exposition;
-use steelyard_recording::{Domain, Figures, Host, PolicyState, Snapshot, Structure, Vcpu, Waits};
+use steelyard_recording::{
+    Domain, Figures, Host, PolicyState, Snapshot, Structure, ThreadEvents, Vcpu, Waits,
+};
 
 /// What is said in docs/monitor.md.
 const LONGEST: usize = 12 << 20;
@@ -158,6 +160,7 @@ fn snapshot(domains: Vec<(u64, String, usize)>, pcpus: usize, number: u64) -> Sn
         vcpus: vec![figures; vcpus],
         segments: vec![],
         others: vec![],
+        threads: ThreadEvents::default(),
         lost: number,
     }
 }

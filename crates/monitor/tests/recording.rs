@@ -18,8 +18,8 @@ use proptest::sample::select;
 use steelyard_monitor::{Interval, SimulationSource};
 use steelyard_policy::Policy;
 use steelyard_recording::{
-    Domain, Ending, Figures, Host, OtherRun, PolicyState, Recorder, Recording, RecordingError,
-    Snapshot, State, Structure, Vcpu, Waits,
+    Domain, Ending, Figures, Group, Host, OtherRun, Placement, PolicyState, Recorder, Recording,
+    RecordingError, Snapshot, State, Structure, ThreadEvents, Vcpu, Waits, Wake, Who,
 };
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Domain as Simulated, Host as SimulatedHost, Setup};
@@ -71,8 +71,12 @@ fn same(read: &[Snapshot], recorded: &[Snapshot]) -> bool {
     let alike = |(read, recorded): (&Snapshot, &Snapshot)| {
         let ((segments, others), (segments_before, others_before)) =
             (sorted(read), sorted(recorded));
-        let rest =
-            |snapshot: &Snapshot| Snapshot { segments: vec![], others: vec![], ..snapshot.clone() };
+        let rest = |snapshot: &Snapshot| Snapshot {
+            segments: vec![],
+            others: vec![],
+            threads: ThreadEvents::default(),
+            ..snapshot.clone()
+        };
         rest(read) == rest(recorded)
             && segments.len() == segments_before.len()
             && segments.iter().zip(&segments_before).all(|(one, other)| {
@@ -87,6 +91,12 @@ fn same(read: &[Snapshot], recorded: &[Snapshot]) -> bool {
                     && near(one.end_ns, other.end_ns)
             })
             && read.segments.is_sorted_by_key(|segment| segment.end_ns)
+            && read.threads.placements == recorded.threads.placements
+            && read.threads.wakes.len() == recorded.threads.wakes.len()
+            && read.threads.wakes.iter().zip(&recorded.threads.wakes).all(|(one, other)| {
+                (one.waker, one.woken) == (other.waker, other.woken)
+                    && near(one.time_ns, other.time_ns)
+            })
     };
     read.len() == recorded.len() && read.iter().zip(recorded).all(alike)
 }
@@ -259,12 +269,31 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
                 })
             });
             let others = others.collect();
+            let who = |segment: &Segment| match segment.pcpu {
+                Some(0) => Who::Other(segment.end_ns as u32),
+                _ => Who::Vcpu(segment.domain, segment.vcpu),
+            };
+            let wake = |pair: &[Segment]| Wake {
+                time_ns: pair[0].start_ns,
+                waker: (pair[1].pcpu != Some(1)).then(|| who(&pair[1])),
+                woken: who(&pair[0]),
+            };
+            let placement = |segment: &Segment| Placement {
+                who: who(segment),
+                priority: segment.pcpu.map(|pcpu| 100 + pcpu),
+                groups: (0..segment.vcpu).map(|id| Group { id: id.into(), weight: 256 }).collect(),
+                pcpus: segment.pcpu.map(|pcpu| [pcpu, 7].into_iter().collect()),
+            };
+            let threads = ThreadEvents {
+                wakes: segments.windows(2).map(wake).collect(),
+                placements: segments.iter().map(placement).collect(),
+            };
             let domains = (0..domains as u64).map(domain).collect();
             let structure = Arc::new(Structure { host, domains });
             // Any number will do.
             let lost = idle_ns / 2;
             let idle_ns = vec![idle_ns; 2];
-            Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, lost }
+            Snapshot { structure, time_ns, idle_ns, vcpus, segments, others, threads, lost }
         },
     );
     vec(snapshot, 1..12)

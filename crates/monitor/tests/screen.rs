@@ -12,7 +12,8 @@ use ratatui::crossterm::event::{
 };
 use steelyard_monitor::{Action, Interval, Looks, Screen};
 use steelyard_recording::{
-    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
+    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, ThreadEvents, Vcpu,
+    Waits,
 };
 use steelyard_simulator::measure::{Ran, Segment, WorstWait};
 
@@ -102,6 +103,7 @@ fn snapshot(second: u64) -> Snapshot {
         ],
         segments: if second > 0 { segments } else { vec![] },
         others: if second > 0 { vec![other] } else { vec![] },
+        threads: ThreadEvents::default(),
         lost: 0,
     }
 }

@@ -82,7 +82,7 @@ impl<Wait> Entry<Wait> {
     }
 }
 
-fn units(ns: u64) -> u64 {
+pub(crate) fn units(ns: u64) -> u64 {
     ns / UNIT_NS
 }
 
@@ -90,11 +90,11 @@ fn ns(units: u64) -> u64 {
     units.wrapping_mul(UNIT_NS)
 }
 
-fn after(units: u64, more: u64) -> u64 {
+pub(crate) fn after(units: u64, more: u64) -> u64 {
     units.wrapping_add(more) & MOST_UNITS
 }
 
-fn between(from: u64, to: u64) -> u64 {
+pub(crate) fn between(from: u64, to: u64) -> u64 {
     to.wrapping_sub(from) & MOST_UNITS
 }
 
@@ -108,6 +108,8 @@ pub(crate) struct Context {
     /// Of each pCPU, end of the last run.
     busy_until: Vec<u64>,
     waited_until: u64,
+    /// When somebody was last woken.
+    pub(crate) woken_until: u64,
     others: Vec<Other>,
     numbers: HashMap<Other, u64>,
 }
@@ -126,6 +128,7 @@ impl Context {
             busy_until: vec![0; structure.host.pcpus as usize],
             structure,
             waited_until: 0,
+            woken_until: 0,
             others: vec![],
             numbers: HashMap::new(),
         }
@@ -137,9 +140,26 @@ impl Context {
 
     /// Number of its vCPU; none if that, or the pCPU, is not there.
     fn number(&self, segment: &Segment) -> Option<u64> {
-        let known = self.structure.domains.get(segment.domain as usize)?.vcpus.len();
-        let there = (segment.vcpu as usize) < known && self.has(segment.pcpu);
-        there.then(|| self.first[segment.domain as usize] + u64::from(segment.vcpu))
+        self.vcpu_number(segment.domain, segment.vcpu).filter(|_| self.has(segment.pcpu))
+    }
+
+    /// Of a vCPU; none if it is not there.
+    pub(crate) fn vcpu_number(&self, domain: u32, vcpu: u32) -> Option<u64> {
+        let known = self.structure.domains.get(domain as usize)?.vcpus.len();
+        let there = (vcpu as usize) < known;
+        there.then(|| self.first[domain as usize] + u64::from(vcpu))
+    }
+
+    /// How many there are.
+    pub(crate) fn vcpus(&self) -> u64 {
+        self.ran_until.len() as u64
+    }
+
+    /// Domain and vCPU of a number below that.
+    pub(crate) fn vcpu_at(&self, number: u64) -> (u32, u32) {
+        // Domains without vCPUs share the number of the next one's first.
+        let domain = self.first.partition_point(|&first| first <= number) - 1;
+        (domain as u32, (number - self.first[domain]) as u32)
     }
 
     fn has(&self, pcpu: Option<u32>) -> bool {
@@ -283,11 +303,10 @@ impl Context {
                 let pcpu = pcpu?;
                 others.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
             } else {
-                // Domains without vCPUs share the number of the next one's first.
-                let domain = self.first.partition_point(|&first| first <= who) - 1;
+                let (domain, vcpu) = self.vcpu_at(who);
                 let segment = |pcpu, start, end| Segment {
-                    domain: domain as u32,
-                    vcpu: (who - self.first[domain]) as u32,
+                    domain,
+                    vcpu,
                     pcpu,
                     start_ns: ns(start),
                     end_ns: ns(end),

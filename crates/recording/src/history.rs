@@ -10,6 +10,7 @@ use steelyard_simulator::measure::Segment;
 use crate::events::UNIT_NS;
 use crate::snapshot::{Figures, OtherRun, Snapshot, State, Structure};
 use crate::tally::Tally;
+use crate::threads::{ThreadEvents, Wake};
 
 /// Who ran and who waited, from a time of 0 to the end. Nobody comes or goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct History {
     pub open: Vec<Segment>,
     /// Runs of whoever is no vCPU, in order of their ends.
     pub others: Vec<OtherRun>,
+    /// Who woke whom, in order.
+    pub wakes: Vec<Wake>,
     /// The end.
     pub length_ns: u64,
 }
@@ -60,6 +63,7 @@ struct Player<'a> {
     /// Segments and others before this were told.
     segment: usize,
     other: usize,
+    wake: usize,
     /// Of each vCPU of each domain, which segments are its own, from the one that has not ended on;
     /// those that last at the end count on after the others.
     lives: Vec<Vec<VecDeque<usize>>>,
@@ -85,19 +89,23 @@ impl<'a> Player<'a> {
             tally,
             segment: 0,
             other: 0,
+            wake: 0,
             lives,
             busy_ns: vec![0; history.structure.host.pcpus as usize],
         }
     }
 
     fn look(&mut self, now_ns: u64) -> Snapshot {
-        let History { structure, segments, others, .. } = self.history;
+        let History { structure, segments, others, wakes, .. } = self.history;
         let ended = segments[self.segment..].iter().take_while(|segment| segment.end_ns <= now_ns);
         let segments = &segments[self.segment..self.segment + ended.count()];
         self.segment += segments.len();
         let ended = others[self.other..].iter().take_while(|run| run.end_ns <= now_ns);
         let others = &others[self.other..self.other + ended.count()];
         self.other += others.len();
+        let wakes = wakes[self.wake..].iter().take_while(|wake| wake.time_ns <= now_ns);
+        let wakes: Vec<Wake> = wakes.copied().collect();
+        self.wake += wakes.len();
         // In order of their ends, for the tally to know who ran while another waited.
         let mut others_left = others.iter().peekable();
         for segment in segments {
@@ -142,6 +150,7 @@ impl<'a> Player<'a> {
             vcpus: self.tally.figures(&open),
             segments: segments.to_vec(),
             others: others.to_vec(),
+            threads: ThreadEvents { wakes, placements: vec![] },
             lost: 0,
         }
     }

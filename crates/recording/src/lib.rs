@@ -10,6 +10,7 @@ pub mod qemu;
 mod recording;
 mod snapshot;
 mod tally;
+mod threads;
 mod trace_events;
 pub mod weight;
 mod xentrace;
@@ -20,6 +21,7 @@ pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,
 };
 pub use tally::Tally;
+pub use threads::{Group, Placement, ThreadEvents, Wake, Who};
 pub use trace_events::{TraceEvents, TraceEventsError, read_trace_events};
 pub use xentrace::{
     XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey, is_xentrace, placed,

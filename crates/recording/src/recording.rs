@@ -21,6 +21,7 @@ use steelyard_simulator::units::MAX_PCPU;
 use crate::column::Column;
 use crate::events::{Context, Histogram, MOST_RUNS, Runs};
 use crate::snapshot::{Figures, PolicyState, Snapshot, State, Structure, Waits};
+use crate::threads::{PlacementSample, ThreadEvents};
 
 const FORMAT: &str = "steelyard-recording";
 const VERSION: u32 = 1;
@@ -56,6 +57,10 @@ struct Sample {
     vcpus: Vec<VcpuSample>,
     #[serde(default, skip_serializing_if = "Runs::is_empty")]
     runs: Runs,
+    #[serde(default, skip_serializing_if = "Column::is_empty")]
+    wakes: Column,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    placements: Vec<PlacementSample>,
     #[serde(default, skip_serializing_if = "is_zero")]
     lost: u64,
 }
@@ -184,7 +189,8 @@ impl Member {
     }
 
     fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        if snapshot.segments.len() + snapshot.others.len() > MOST_RUNS {
+        let events = snapshot.segments.len() + snapshot.others.len();
+        if events.max(snapshot.threads.wakes.len()) > MOST_RUNS {
             return Err(too_much());
         }
         let sample = Sample::difference(&self.last, &mut self.context, snapshot);
@@ -239,6 +245,8 @@ impl Sample {
                 .map(|((last, now), ended)| VcpuSample::difference(last, now, ended))
                 .collect(),
             runs,
+            wakes: context.pack_wakes(&now.threads.wakes),
+            placements: context.pack_placements(&now.threads.placements),
             lost: now.lost.wrapping_sub(last.lost),
         }
     }
@@ -250,6 +258,8 @@ impl Sample {
         }
         let idle = last.idle_ns.iter().zip(&self.idle_ns);
         let (segments, others, ended) = context.unpack(self.runs)?;
+        let wakes = context.unpack_wakes(&self.wakes, MOST_RUNS)?;
+        let placements = context.unpack_placements(self.placements)?;
         let vcpus = last.vcpus.iter().zip(self.vcpus).zip(&ended);
         Some(Snapshot {
             structure: context.structure().clone(),
@@ -260,6 +270,7 @@ impl Sample {
                 .collect::<Option<_>>()?,
             segments,
             others,
+            threads: ThreadEvents { wakes, placements },
             lost: last.lost.wrapping_add(self.lost),
         })
     }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use steelyard_policy::Standing;
 use steelyard_simulator::measure::{Segment, WorstWait};
 
+use crate::threads::ThreadEvents;
+
 /// The host and everybody on it at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -26,6 +28,8 @@ pub struct Snapshot {
     /// Runs of whoever is no vCPU that ended since the snapshot before, in order of their ends; of some sources only
     /// those while which a vCPU waited.
     pub others: Vec<OtherRun>,
+    /// Who woke whom, and how threads are held, as far as that is told.
+    pub threads: ThreadEvents,
     /// Single runs and waits that are missing, since the source began: there was no room for them.
     pub lost: u64,
 }
@@ -39,6 +43,7 @@ impl Snapshot {
             + buckets
             + size_of_val::<[_]>(&self.segments)
             + size_of_val::<[_]>(&self.others)
+            + self.threads.bytes()
     }
 }
 

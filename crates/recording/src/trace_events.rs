@@ -387,7 +387,7 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
     };
     let length_ns = segments.last()?.end_ns;
     let structure = Arc::new(Structure { host, domains });
-    Some(History { structure, segments, open: vec![], others, length_ns })
+    Some(History { structure, segments, open: vec![], others, wakes: vec![], length_ns })
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::history::least_interval_ns;
 use crate::recording::Ending;
 use crate::snapshot::{Domain, Host, Snapshot, Structure, Vcpu};
 use crate::tally::Tally;
+use crate::threads::ThreadEvents;
 
 /// Who runs on a pCPU that has nothing to do: a vCPU of its own of this domain.
 const IDLE_DOMAIN: u32 = 0x7fff;
@@ -687,6 +688,7 @@ impl<R: Read> XentraceFile<R> {
             vcpus: self.tally.figures(&open),
             segments: mem::take(&mut self.segments),
             others: vec![],
+            threads: ThreadEvents::default(),
             lost: self.xentrace.lost(),
         }
     }

@@ -8,14 +8,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
-use steelyard_recording::{Domain, History, Host, Structure, Vcpu, qemu};
+use steelyard_recording::{Domain, History, Host, Structure, Vcpu, Wake, Who, qemu};
 use steelyard_simulator::measure::Segment;
 
-use crate::priority::{self, MAX_THREADS, NICE_LEAST, NICE_USUAL, REST, rest_name, weight};
+use crate::priority::{
+    self, LEAST_PERMILLE, MAX_THREADS, NICE_LEAST, NICE_USUAL, REST, rest_name, weight,
+};
+use crate::wakers::{self, Woken};
 
-/// Processes that used less of a CPU are no domains of their own, unless they are virtual machines, but
-/// belong to the rest of the host.
-const LEAST_PERMILLE: u64 = 5;
 /// The number of the idle threads.
 const IDLE: u32 = 0;
 
@@ -27,6 +27,8 @@ pub(crate) struct Follower {
     threads: BTreeMap<u32, Thread>,
     /// What ended, with the thread for the vCPU.
     segments: Vec<Segment>,
+    /// Who was woken, in order.
+    wakes: Vec<Woken>,
     /// Bytes of all names that were given.
     names: usize,
     /// Whether priorities are told.
@@ -87,7 +89,8 @@ impl Follower {
         // A tree's nodes are at least half full.
         let thread = 2 * size_of::<(u32, Thread)>();
         let segments = self.segments.len() * size_of::<Segment>();
-        within_memory(segments + self.threads.len() * thread + self.names)
+        let wakes = self.wakes.len() * (size_of::<Woken>() + size_of::<Wake>());
+        within_memory(segments + wakes + self.threads.len() * thread + self.names)
     }
 
     /// A thread is of this process.
@@ -140,11 +143,22 @@ impl Follower {
     }
 
     /// A thread became runnable.
-    pub fn wakes(&mut self, tid: u32) {
+    pub fn wakes(&mut self, tid: u32) -> bool {
         let thread = self.threads.entry(tid).or_default();
-        if tid != IDLE && thread.state == State::Blocked {
+        let wakes = tid != IDLE && thread.state == State::Blocked;
+        if wakes {
             thread.state = State::Waiting;
             thread.since_ns = self.now_ns;
+        }
+        wakes
+    }
+
+    /// The same, and this CPU did it: by the work of who runs there, or not, if that is told.
+    pub fn wakes_by(&mut self, tid: u32, cpu: usize, by_work: Option<bool>) {
+        let running = self.cpu(cpu).running.unwrap_or(IDLE);
+        if self.wakes(tid) {
+            let (time_ns, cpu) = (self.now_ns, cpu as u32);
+            self.wakes.push(Woken { time_ns, woken: tid, running, cpu, by_work });
         }
     }
 
@@ -192,6 +206,19 @@ impl Follower {
         let cpu = &mut self.cpus[cpu];
         cpu.running = None;
         cpu.since_ns = end_ns;
+    }
+
+    /// Wakes by others' work. `open` are the runs and waits that last at the end.
+    fn caused(&self, open: &[Segment]) -> Vec<Woken> {
+        let mut ran_ns: HashMap<(u32, u32), u64> = HashMap::new();
+        for run in self.segments.iter().chain(open) {
+            if let Some(cpu) = run.pcpu {
+                *ran_ns.entry((run.vcpu, cpu)).or_default() += run.end_ns - run.start_ns;
+            }
+        }
+        let by_work = wakers::by_work(&self.wakes, &ran_ns, self.now_ns);
+        let caused = self.wakes.iter().zip(by_work).filter(|(_, by_work)| *by_work);
+        caused.map(|(wake, _)| *wake).collect()
     }
 
     /// The recording ends. `host` is what recorded it. A process is a domain; those that hardly ran, and are
@@ -269,6 +296,7 @@ impl Follower {
                 100.0 * urgent_ns as f64 / length_ns.max(1) as f64
             ));
         }
+        let wakes = self.caused(&open);
         let mut index_of = HashMap::new();
         let mut told = vec![];
         for (index, (id, name, threads)) in (0..).zip(domains) {
@@ -294,6 +322,11 @@ impl Follower {
             let &(domain, vcpu) = index_of.get(&segment.vcpu)?;
             Some(Segment { domain, vcpu, ..segment })
         };
+        let named = |wake: &Woken| {
+            let who = |tid| index_of.get(&tid).map(|&(domain, vcpu)| Who::Vcpu(domain, vcpu));
+            let (waker, woken) = (Some(who(wake.running)?), who(wake.woken)?);
+            Some(Wake { time_ns: wake.time_ns, waker, woken })
+        };
         let mut segments: Vec<_> = self.segments.into_iter().filter_map(placed).collect();
         // A switch that was missed is taken to be earlier than what showed it.
         segments.sort_by_key(|segment| segment.end_ns);
@@ -302,6 +335,7 @@ impl Follower {
             segments,
             open: open.into_iter().filter_map(placed).collect(),
             others: vec![],
+            wakes: wakes.iter().filter_map(named).collect(),
             length_ns,
         })
     }

@@ -3,14 +3,18 @@
 //! and Xen. Everything becomes a scenario first ([`import`]), so that there is one way to
 //! [`Loaded`], which is ready to run; every error is a [`Diagnostic`] that shows where.
 
+mod causes;
 mod diagnostic;
 mod document;
 mod file;
 mod follower;
+mod groups;
 mod import;
 mod load;
 mod priority;
 mod recording;
+mod rest;
+mod wakers;
 
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
 pub use document::{locate, parse};

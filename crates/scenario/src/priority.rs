@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How urgent threads of a Linux host are, and what is made of those that are the rest of it.
 
+/// Processes and groups that used less of a CPU are no domains of their own, unless they are virtual machines, but
+/// belong to the rest of the host.
+pub const LEAST_PERMILLE: u64 = 5;
+
 /// vCPUs that a domain can have.
 pub const MAX_THREADS: usize = 1024;
 

@@ -4,20 +4,29 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::iter::Peekable;
+use std::slice;
 use std::sync::Arc;
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_policy::Policy;
-use steelyard_recording::{Figures, History, Open, OtherRun, Snapshot, Structure, Tally, merged};
+use steelyard_recording::{
+    Figures, History, Open, OtherRun, Placement, Snapshot, Structure, Tally, ThreadEvents, Wake,
+    Who, merged,
+};
 use steelyard_simulator::config::{Domain, Setup};
 use steelyard_simulator::measure::{
     DomainMeasure, PcpuMeasure, Run, SchedulingEvents, Segment, TimeMeasure, VcpuMeasure, Waits,
     WorstWait,
 };
-use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
+use steelyard_simulator::units::CpuSet;
+use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
 use steelyard_simulator::{Usable, entitle};
 
+use crate::causes::{Causes, Load};
+use crate::groups::{Groups, Member};
 use crate::priority;
+use crate::rest::{OtherThread, Rest, rest_of_the_host};
 
 /// A whole recording.
 #[derive(Debug, Default)]
@@ -48,6 +57,8 @@ pub(crate) struct Process {
     pub ungrouped: bool,
     /// In percent of one pCPU; 0: none.
     pub cap_percent: u32,
+    /// Where each vCPU may run; none: anywhere.
+    pub pins: Vec<Option<CpuSet>>,
     /// What each vCPU got.
     pub times: Vec<TimeMeasure>,
     /// What each did.
@@ -72,7 +83,7 @@ impl Recording {
     ) -> Result<Recording, OverBudget> {
         let mut digest = Digest::default();
         digest.set_structure(&history.structure)?;
-        digest.add(&history.segments, &history.others);
+        digest.add(&history.segments, &history.others, &history.wakes);
         digest.within_budget()?;
         let mut recording = digest.finish(&history.open, 0, history.length_ns, is_vcpu);
         recording.skipped = skipped;
@@ -207,7 +218,7 @@ impl Snapshots {
         self.digest.tell(&snapshot);
         self.open.add(&snapshot);
         self.seen |= snapshot.vcpus.iter().any(|figures| figures.waits.is_some());
-        let Snapshot { time_ns, idle_ns, mut segments, mut others, .. } = snapshot;
+        let Snapshot { time_ns, idle_ns, mut segments, mut others, threads, .. } = snapshot;
         let &mut (start_ns, _) = self.first.get_or_insert_with(|| (time_ns, idle_ns.clone()));
         // Of what began before, what belongs to the recording.
         segments.retain(|segment| segment.end_ns > start_ns);
@@ -218,7 +229,10 @@ impl Snapshots {
         for run in &mut others {
             run.start_ns = run.start_ns.max(start_ns);
         }
-        self.digest.add(&segments, &others);
+        let ThreadEvents { mut wakes, placements } = threads;
+        wakes.retain(|wake| wake.time_ns >= start_ns);
+        self.digest.place(placements);
+        self.digest.add(&segments, &others, &wakes);
         self.last = Some((time_ns, idle_ns));
         self.digest.within_budget()
     }
@@ -263,7 +277,13 @@ struct Digest {
     loads: Vec<Vec<Load>>,
     /// Threads that are no vCPUs, by number and name (where there is no number, by pCPU and name).
     others: BTreeMap<(u32, Arc<str>), OtherThread>,
-    /// Of all loads.
+    /// Their runs and waits, each of them as a domain.
+    others_tally: Tally,
+    causes: Causes,
+    /// How threads are held, as told last: vCPUs by their places among all.
+    placements: HashMap<Who, Arc<Placement>>,
+    /// How many loads there are, and bursts of all of them.
+    load_count: u32,
     bursts: usize,
     /// Of each pCPU: time in which somebody ran, and switches.
     pcpus: Vec<(u64, u64)>,
@@ -278,6 +298,7 @@ impl Digest {
         }
         self.all.host = structure.host.clone();
         self.tally.set_pcpus(structure.host.pcpus);
+        self.others_tally.set_pcpus(structure.host.pcpus);
         self.pcpus.resize(structure.host.pcpus as usize, (0, 0));
         self.places.clear();
         for domain in &structure.domains {
@@ -294,7 +315,8 @@ impl Digest {
                     Entry::Vacant(new) => {
                         let name = name.get_or_insert_with(|| all.name.as_str().into());
                         self.tally.join(index, domain.id, name);
-                        self.loads[index].push(Load::default());
+                        self.loads[index].push(Load::numbered(self.load_count));
+                        self.load_count += 1;
                         all.vcpus.push(vcpu.clone());
                         *new.insert(all.vcpus.len() as u32 - 1)
                     }
@@ -346,10 +368,13 @@ impl Digest {
 
     /// Whether what is known so far may be held.
     fn within_budget(&self) -> Result<(), OverBudget> {
-        let buckets = self.told_buckets + self.tally.buckets();
-        let others = 2 * self.others.len() * size_of::<((u32, Arc<str>), OtherThread)>();
+        let buckets = self.told_buckets + self.tally.buckets() + self.others_tally.buckets();
+        let other = 2 * size_of::<((u32, Arc<str>), OtherThread)>() + size_of::<Figures>() * 2;
+        let placements = 2 * self.placements.len() * size_of::<(Who, Placement)>();
+        let threads = self.others.len() * other + placements + self.causes.bytes();
         let bursts = self.bursts * size_of::<Burst>();
-        within_memory(bursts + others + buckets * size_of::<(u64, u64)>())?;
+        within_memory(bursts + threads + buckets * size_of::<(u64, u64)>())?;
+        within_number(self.placements.len())?;
         within_number(self.others.len())
     }
 
@@ -377,38 +402,87 @@ impl Digest {
         }
     }
 
-    /// Both in order of their ends.
-    fn add(&mut self, segments: &[Segment], others: &[OtherRun]) {
+    /// Both in order of their ends, with the wakes up to then.
+    fn add(&mut self, segments: &[Segment], others: &[OtherRun], wakes: &[Wake]) {
         let mut others = others.iter().peekable();
+        let mut wakes = wakes.iter().peekable();
         for segment in segments {
             while let Some(run) = others.next_if(|run| run.end_ns <= segment.end_ns) {
+                self.wake_until(&mut wakes, run.end_ns);
                 self.add_other(run);
             }
+            self.wake_until(&mut wakes, segment.end_ns);
             let Some(segment) = self.placed(segment) else { continue };
             self.tally.add(&segment);
             self.load(&segment);
         }
-        others.for_each(|run| self.add_other(run));
+        for run in others {
+            self.wake_until(&mut wakes, run.end_ns);
+            self.add_other(run);
+        }
+        self.wake_until(&mut wakes, u64::MAX);
+    }
+
+    fn wake_until(&mut self, wakes: &mut Peekable<slice::Iter<'_, Wake>>, time_ns: u64) {
+        while let Some(wake) = wakes.next_if(|wake| wake.time_ns <= time_ns) {
+            let waker = wake.waker.and_then(|waker| self.who(waker));
+            if let Some(woken) = self.who(wake.woken) {
+                self.causes.wake(wake.time_ns, waker, woken);
+            }
+        }
+    }
+
+    /// A thread as it is known among all.
+    fn who(&self, who: Who) -> Option<Who> {
+        let Who::Vcpu(domain, vcpu) = who else { return Some(who) };
+        let &(domain, vcpu) = self.places.get(domain as usize)?.get(vcpu as usize)?;
+        Some(Who::Vcpu(domain, vcpu))
+    }
+
+    /// Threads are held so from now on.
+    fn place(&mut self, placements: Vec<Placement>) {
+        for mut placement in placements {
+            let Some(who) = self.who(placement.who) else { continue };
+            // Who ends is moved to the root (sched_autogroup_exit_task() of the kernel).
+            if let (true, Some(known)) = (placement.groups.is_empty(), self.placements.get(&who)) {
+                placement.groups.clone_from(&known.groups);
+            }
+            self.placements.insert(who, placement.into());
+        }
     }
 
     fn add_other(&mut self, run: &OtherRun) {
         self.tally.add_other(run);
         self.ran(run.pcpu, run.end_ns.saturating_sub(run.start_ns));
         let number = if run.thread == 0 { run.pcpu } else { run.thread };
-        let other = self.others.entry((number, run.name.clone())).or_default();
+        let (next, load_count) = (self.others.len() as u32, &mut self.load_count);
+        let tally = &mut self.others_tally;
+        let other = self.others.entry((number, run.name.clone())).or_insert_with(|| {
+            tally.join(next as usize, next.into(), &run.name);
+            let load = Load::numbered(*load_count);
+            *load_count += 1;
+            OtherThread { name: run.name.clone(), index: next, load, ..OtherThread::default() }
+        });
         other.priority = run.priority.or(other.priority);
         other.partial = run.thread == 0;
         other.runs += 1;
         other.gotten_ns = other.gotten_ns.saturating_add(run.end_ns.saturating_sub(run.start_ns));
+        let who = Who::Other(number);
+        other.placement = self.placements.get(&who).cloned().or(other.placement.take());
         let bursts = other.load.replay.bursts.len();
-        if let (true, Some(start_ns)) = (run.waited, other.load.until_ns) {
-            other.load.add(&wait(start_ns, run.start_ns));
+        // Since it was thrown out, or woken.
+        let woken_ns = self.causes.woken_ns(who, &other.load, run.start_ns);
+        let runnable_ns = if run.waited { other.load.until_ns } else { woken_ns };
+        other.waits_told |= woken_ns.is_some();
+        let waited = runnable_ns
+            .filter(|&since_ns| since_ns < run.start_ns)
+            .map(|since_ns| (None, since_ns, run.start_ns));
+        let ran = Some((Some(run.pcpu), run.start_ns, run.end_ns));
+        for (pcpu, start_ns, end_ns) in [waited, ran].into_iter().flatten() {
+            let segment = Segment { domain: other.index, vcpu: 0, pcpu, start_ns, end_ns };
+            tally.add(&segment);
+            self.causes.add(who, &mut other.load, &segment);
         }
-        other.load.add(&Segment {
-            pcpu: Some(run.pcpu),
-            end_ns: run.end_ns,
-            ..wait(run.start_ns, 0)
-        });
         self.bursts += other.load.replay.bursts.len() - bursts;
     }
 
@@ -431,7 +505,7 @@ impl Digest {
         }
         let load = &mut self.loads[segment.domain as usize][segment.vcpu as usize];
         let bursts = load.replay.bursts.len();
-        load.add(segment);
+        self.causes.add(Who::Vcpu(segment.domain, segment.vcpu), load, segment);
         self.bursts += load.replay.bursts.len() - bursts;
     }
 
@@ -447,84 +521,37 @@ impl Digest {
             self.load(segment);
         }
         let elapsed_ns = end_ns.saturating_sub(start_ns);
-        let mut scheduling_events = SchedulingEvents::default();
-        let mut figures = self.tally.figures(&open).into_iter();
-        let mut processes = BTreeMap::new();
-        for (domain, loads) in self.all.domains.iter().zip(self.loads) {
-            let mut process = Process {
-                name: domain.name.clone(),
-                weight: domain.weight,
-                ungrouped: domain.ungrouped,
-                cap_percent: domain.cap_percent,
-                times: vec![],
-                replay: vec![],
-                vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
-            };
-            for ((load, vcpu), figures) in loads.into_iter().zip(&domain.vcpus).zip(&mut figures) {
-                let tallied = figures.waits.as_ref().and_then(|waits| waits.worst.clone());
-                let [first, last] = self
-                    .told
-                    .remove(&(domain.id, vcpu.id))
-                    .unwrap_or_else(|| [Figures::default(), figures]);
-                // That which is told may be from before the recording.
-                let told = last.waits.as_ref().and_then(|waits| waits.worst.clone());
-                let worst = told.filter(|worst| worst.start_ns >= start_ns).or(tallied);
-                let worst = worst.map(|worst| WorstWait {
-                    start_ns: worst.start_ns.saturating_sub(start_ns),
-                    ..worst
-                });
-                let since = |told: fn(&Figures) -> Option<u64>| {
-                    told(&last).unwrap_or(0).saturating_sub(told(&first).unwrap_or(0))
-                };
-                let gotten_ns = since(|figures| Some(figures.gotten_ns)).min(elapsed_ns);
-                let waited_ns = since(|figures| figures.waited_ns).min(elapsed_ns);
-                let switches = since(|figures| figures.switches);
-                let waits = |figures: Figures| figures.waits.unwrap_or_default().histogram;
-                scheduling_events.switches = scheduling_events.switches.saturating_add(switches);
-                scheduling_events.wakes += load.wakes;
-                scheduling_events.blocks += load.wakes;
-                process.times.push(TimeMeasure {
-                    gotten_ns,
-                    waited_ns,
-                    blocked_ns: elapsed_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns),
-                    switches,
-                    migrations: since(|figures| figures.migrations),
-                    preemptions: since(|figures| figures.preemptions),
-                    waits: Waits::of(
-                        merged(&waits(first), &waits(last), |first, last| {
-                            last.saturating_sub(first)
-                        }),
-                        worst,
-                    ),
-                    ..TimeMeasure::default()
-                });
-                process.replay.push(Arc::new(load.finish(start_ns, end_ns)));
-            }
-            // Scenarios count in 32 bits, and no system has so many processes or domains.
-            if let Ok(id) = u32::try_from(domain.id) {
-                processes.insert(id, process);
-            }
-        }
-        let mut assumed = self.all.host.unseen;
-        assumed.extend(never_told(&self.all.host.source).map(str::to_owned));
-        if self.others.values().any(|other| other.partial) {
+        let figures = self.tally.figures(&open).into_iter();
+        let mut threads = Threads { start_ns, end_ns, ..Threads::default() };
+        let mut processes = self.virtual_machines(figures, &is_vcpu, &mut threads);
+        let others = std::mem::take(&mut self.others);
+        let mut assumed = std::mem::take(&mut self.all.host.unseen);
+        let held = !self.placements.is_empty();
+        assumed.extend(never_told(&self.all.host.source, held).map(str::to_owned));
+        if others.values().any(|other| other.partial) {
             assumed.push(PARTIAL.to_owned());
         }
-        for (id, mut process) in rest_of_the_host(self.others, start_ns, end_ns) {
-            for time in &mut process.times {
-                time.blocked_ns =
-                    elapsed_ns.saturating_sub(time.gotten_ns).saturating_sub(time.waited_ns);
-            }
+        let figures = self.others_tally.figures(&[]);
+        let groups = self.hold(&mut processes, &others, &figures, elapsed_ns);
+        let rest = rest_of_the_host(others.into_values(), &figures, &groups, elapsed_ns);
+        for (id, rest) in (priority::REST..).zip(rest) {
+            let Rest { mut name, weight, ungrouped, times, loads, pins } = rest;
             // A domain may be called so, and there may be more threads than one has room for.
-            while processes.values().any(|known: &Process| known.name == process.name) {
-                process.name += &format!("-{id}");
+            while processes.values().any(|known: &Process| known.name == name) {
+                name += &format!("-{id}");
             }
-            processes.entry(id).or_insert(process);
+            processes.entry(id).or_insert_with(|| {
+                threads.add(id, loads);
+                let (cap_percent, replay, vcpus) = (0, vec![], 0);
+                Process { name, weight, ungrouped, cap_percent, pins, times, replay, vcpus }
+            });
         }
+        threads.settle(self.causes, &mut processes);
         let pcpus = self.pcpus.iter().map(|&(busy_ns, switches)| PcpuMeasure {
             idle_ns: elapsed_ns.saturating_sub(busy_ns),
             switches,
         });
+        let (switches, wakes, blocks) = (threads.switches, threads.wakes, threads.wakes);
         Recording {
             elapsed_ns,
             pcpus: pcpus.collect(),
@@ -532,25 +559,175 @@ impl Digest {
             skipped: 0,
             source: self.all.host.source,
             assumed,
-            scheduling_events,
+            scheduling_events: SchedulingEvents {
+                switches,
+                wakes,
+                blocks,
+                ..SchedulingEvents::default()
+            },
+        }
+    }
+
+    /// The domains, with what each vCPU got.
+    fn virtual_machines(
+        &mut self,
+        mut figures: impl Iterator<Item = Figures>,
+        is_vcpu: &impl Fn(&str) -> bool,
+        threads: &mut Threads,
+    ) -> BTreeMap<u32, Process> {
+        let mut processes = BTreeMap::new();
+        let loads = std::mem::take(&mut self.loads);
+        for (domain, loads) in self.all.domains.iter().zip(loads) {
+            let mut times = vec![];
+            for (vcpu, figures) in domain.vcpus.iter().zip(&mut figures) {
+                let told = self.told.remove(&(domain.id, vcpu.id));
+                let told = told.unwrap_or_else(|| [Figures::default(), figures.clone()]);
+                let time = time_of_vcpu(told, figures, threads.start_ns, threads.end_ns);
+                threads.switches = threads.switches.saturating_add(time.switches);
+                times.push(time);
+            }
+            // Scenarios count in 32 bits, and no system has so many processes or domains.
+            let Ok(id) = u32::try_from(domain.id) else { continue };
+            threads.wakes += loads.iter().map(|load| load.wakes).sum::<u64>();
+            threads.add(id, loads);
+            let process = Process {
+                name: domain.name.clone(),
+                weight: domain.weight,
+                ungrouped: domain.ungrouped,
+                cap_percent: domain.cap_percent,
+                pins: vec![],
+                times,
+                replay: vec![],
+                vcpus: domain.vcpus.iter().filter(|vcpu| is_vcpu(&vcpu.name)).count(),
+            };
+            processes.insert(id, process);
+        }
+        processes
+    }
+
+    /// Where it was told how threads are held, domains are held so; the groups that there were.
+    fn hold(
+        &self,
+        processes: &mut BTreeMap<u32, Process>,
+        others: &BTreeMap<(u32, Arc<str>), OtherThread>,
+        figures: &[Figures],
+        elapsed_ns: u64,
+    ) -> Groups {
+        let vcpus = |index: usize, process: &Process| -> Vec<Member<'_>> {
+            let placed = (0..).zip(&process.times).filter_map(|(vcpu, time)| {
+                let placement = self.placements.get(&Who::Vcpu(index as u32, vcpu))?;
+                let runnable_ns = time.gotten_ns.saturating_add(time.waited_ns);
+                Some(Member {
+                    domain: Some(index),
+                    groups: &placement.groups,
+                    weight: priority::weight(priority::known(placement.priority)).into(),
+                    activity: runnable_ns as f64 / elapsed_ns.max(1) as f64,
+                })
+            });
+            placed.collect()
+        };
+        let ids = || {
+            let domains = self.all.domains.iter().enumerate();
+            domains.filter_map(|(index, domain)| Some((index, u32::try_from(domain.id).ok()?)))
+        };
+        let of_domains = ids().filter_map(|(index, id)| Some(vcpus(index, processes.get(&id)?)));
+        let of_others = others.values().map(|other| {
+            let figures = figures.get(other.index as usize).cloned().unwrap_or_default();
+            other.member(&figures, elapsed_ns)
+        });
+        let groups = Groups::of(of_domains.flatten().chain(of_others));
+        for (index, id) in ids() {
+            let Some(process) = processes.get_mut(&id) else { continue };
+            let vcpus = vcpus(index, process);
+            if vcpus.is_empty() {
+                continue;
+            }
+            let held = groups.of_domain(index, &vcpus);
+            let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
+            process.weight = held.weight.round() as u32;
+            process.ungrouped = held.ungrouped;
+            process.pins = (0..process.times.len() as u32).map(pin).collect();
+        }
+        groups
+    }
+}
+
+/// What a vCPU got between what was told of it first and last.
+fn time_of_vcpu(told: [Figures; 2], tallied: Figures, start_ns: u64, end_ns: u64) -> TimeMeasure {
+    let [first, last] = told;
+    let elapsed_ns = end_ns.saturating_sub(start_ns);
+    // The worst that is told may be from before the recording.
+    let worst = last.waits.as_ref().and_then(|waits| waits.worst.clone());
+    let worst = worst.filter(|worst| worst.start_ns >= start_ns);
+    let worst = worst.or(tallied.waits.and_then(|waits| waits.worst));
+    let worst =
+        worst.map(|worst| WorstWait { start_ns: worst.start_ns.saturating_sub(start_ns), ..worst });
+    let since = |told: fn(&Figures) -> Option<u64>| {
+        told(&last).unwrap_or(0).saturating_sub(told(&first).unwrap_or(0))
+    };
+    let gotten_ns = since(|figures| Some(figures.gotten_ns)).min(elapsed_ns);
+    let waited_ns = since(|figures| figures.waited_ns).min(elapsed_ns);
+    let waits = |figures: &Figures| figures.waits.clone().unwrap_or_default().histogram;
+    let less = |first: u64, last: u64| last.saturating_sub(first);
+    TimeMeasure {
+        gotten_ns,
+        waited_ns,
+        blocked_ns: elapsed_ns.saturating_sub(gotten_ns).saturating_sub(waited_ns),
+        switches: since(|figures| figures.switches),
+        migrations: since(|figures| figures.migrations),
+        preemptions: since(|figures| figures.preemptions),
+        waits: Waits::of(merged(&waits(&first), &waits(&last), less), worst),
+        ..TimeMeasure::default()
+    }
+}
+
+/// What all threads had to do, as it becomes what they replay.
+#[derive(Default)]
+struct Threads {
+    start_ns: u64,
+    end_ns: u64,
+    /// Of vCPUs.
+    switches: u64,
+    wakes: u64,
+    /// By the number of its load.
+    replays: HashMap<u32, (RecordedThread, ReplayThread)>,
+    /// Of each process, numbers of loads.
+    numbers: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Threads {
+    /// Those of a process, in order.
+    fn add(&mut self, process: u32, loads: Vec<Load>) {
+        for (thread, load) in (0..).zip(loads) {
+            let number = load.number;
+            let thread = RecordedThread { process, thread };
+            let replay = load.finish(self.start_ns, self.end_ns);
+            self.replays.insert(number, (thread, replay));
+            self.numbers.entry(process).or_default().push(number);
+        }
+    }
+
+    /// Each process has its own, with who wakes whom.
+    fn settle(&mut self, causes: Causes, processes: &mut BTreeMap<u32, Process>) {
+        causes.settle(&mut self.replays);
+        for (id, numbers) in &self.numbers {
+            let replays = numbers.iter().filter_map(|number| self.replays.remove(number));
+            let replays = replays.map(|(_, replay)| Arc::new(replay)).collect();
+            if let Some(process) = processes.get_mut(id) {
+                process.replay = replays;
+            }
         }
     }
 }
 
-/// A thread that is no vCPU.
-#[derive(Default)]
-struct OtherThread {
-    priority: Option<u32>,
-    /// Not all its runs are told of, nor whether it could have gone on.
-    partial: bool,
-    load: Load,
-    runs: u64,
-    gotten_ns: u64,
-}
-
-/// What recordings from there never say.
-fn never_told(source: &str) -> Option<&'static str> {
-    if source.starts_with("Linux ") {
+/// What recordings from there never say, whether they tell how threads are held or not.
+fn never_told(source: &str, held: bool) -> Option<&'static str> {
+    if held {
+        Some(
+            "Of groups within groups, or of several VMs, each has by its weight what its sleep and that of the others \
+             leave it on average; caps of other groups, real-time threads before all others: there are none.",
+        )
+    } else if source.starts_with("Linux ") {
         Some(
             "Pins, niceness of vCPUs, groups within groups and of several domains: there are none.",
         )
@@ -563,96 +740,3 @@ fn never_told(source: &str) -> Option<&'static str> {
 
 const PARTIAL: &str =
     "Other threads: they ran no more than was recorded, which is while a vCPU waited.";
-
-/// Nobody's, who waits.
-fn wait(start_ns: u64, end_ns: u64) -> Segment {
-    Segment { domain: 0, vcpu: 0, pcpu: None, start_ns, end_ns }
-}
-
-/// What is no vCPU as domains, one for threads that are equally urgent: their numbers, and what they did. How long
-/// they waited after they woke nobody told: that counts as sleep.
-fn rest_of_the_host(
-    others: BTreeMap<(u32, Arc<str>), OtherThread>,
-    start_ns: u64,
-    end_ns: u64,
-) -> Vec<(u32, Process)> {
-    let mut by_priority: BTreeMap<u32, Vec<OtherThread>> = BTreeMap::new();
-    for other in others.into_values().filter(|other| other.gotten_ns > 0) {
-        by_priority.entry(priority::known(other.priority)).or_default().push(other);
-    }
-    let mut rest = vec![];
-    for (priority, mut threads) in by_priority.into_iter().rev() {
-        while !threads.is_empty() {
-            let some = threads.drain(..threads.len().min(priority::MAX_THREADS));
-            let (times, replay) = some
-                .map(|OtherThread { load, runs, gotten_ns, .. }| {
-                    let gotten_ns = gotten_ns.min(end_ns - start_ns);
-                    let time = TimeMeasure { gotten_ns, switches: runs, ..TimeMeasure::default() };
-                    (time, Arc::new(load.finish(start_ns, end_ns)))
-                })
-                .unzip();
-            let process = Process {
-                name: priority::rest_name(priority),
-                weight: priority::weight(priority),
-                ungrouped: true,
-                cap_percent: 0,
-                times,
-                replay,
-                vcpus: 0,
-            };
-            rest.push((priority::REST + rest.len() as u32, process));
-        }
-    }
-    rest
-}
-
-/// What a vCPU had to do: what lies between its runs and waits is sleep.
-#[derive(Default)]
-struct Load {
-    replay: ReplayThread,
-    burst_ns: u64,
-    until_ns: Option<u64>,
-    wakes: u64,
-    first_ns: u64,
-}
-
-impl Load {
-    fn add(&mut self, segment: &Segment) {
-        match self.until_ns {
-            None => self.first_ns = segment.start_ns,
-            Some(until_ns) if segment.start_ns > until_ns => {
-                self.wakes += 1;
-                self.end_burst(segment.start_ns - until_ns);
-            }
-            Some(_) => {}
-        }
-        if segment.pcpu.is_some() {
-            let ran_ns = segment.end_ns.saturating_sub(segment.start_ns);
-            self.burst_ns = self.burst_ns.saturating_add(ran_ns);
-        }
-        self.until_ns = Some(segment.end_ns.max(self.until_ns.unwrap_or(0)));
-    }
-
-    /// It sleeps for so long after what it ran.
-    fn end_burst(&mut self, sleep_ns: u64) {
-        if self.burst_ns > 0 {
-            self.replay.bursts.push(Burst { run_ns: self.burst_ns, sleep_ns });
-        } else if let Some(last) = self.replay.bursts.last_mut() {
-            last.sleep_ns = last.sleep_ns.saturating_add(sleep_ns);
-        } else {
-            self.first_ns = self.first_ns.saturating_add(sleep_ns);
-        }
-        self.burst_ns = 0;
-    }
-
-    fn finish(mut self, start_ns: u64, end_ns: u64) -> ReplayThread {
-        let first_wake_ns = match self.until_ns {
-            None => end_ns.saturating_sub(start_ns),
-            Some(_) => self.first_ns.saturating_sub(start_ns),
-        };
-        // From its last sleep it goes on to its first, so that a repetition takes as long.
-        let sleep_ns = end_ns.saturating_sub(self.until_ns.unwrap_or(end_ns));
-        self.end_burst(sleep_ns.saturating_add(first_wake_ns));
-        ReplayThread { first_wake_ns, ..self.replay }
-    }
-}

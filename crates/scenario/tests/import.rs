@@ -7,10 +7,16 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use steelyard_recording::{Figures, OtherRun, Recorder, Snapshot, State, Structure};
+use steelyard_recording::{
+    Figures, Group, OtherRun, Placement, Recorder, Snapshot, State, Structure, ThreadEvents, Wake,
+    Who,
+};
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
 use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
-use steelyard_simulator::workload::{Burst, ReplayThread, Workload};
+use steelyard_simulator::units::CpuSet;
+use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
+
+const MS: u64 = 1_000_000;
 
 fn described(name: &str, text: &str) -> Loaded {
     let scenario = import_from(Path::new(name), Cursor::new(text)).unwrap();
@@ -128,7 +134,7 @@ fn a_recording_by_hand() {
         Burst { run_ns: 2_000_000, sleep_ns: 3_000_000 },
         Burst { run_ns: 3_000_000, sleep_ns: 0 },
     ];
-    assert_eq!(*replay.threads[0], ReplayThread { first_wake_ns: 0, bursts });
+    assert_eq!(*replay.threads[0], ReplayThread { bursts, ..ReplayThread::default() });
     let waits = &run.domains[1].vcpus[0].time.waits;
     let worst = waits.worst.as_ref().unwrap();
     assert_eq!((worst.start_ns, worst.length_ns), (6_000_000, 4_000_000));
@@ -238,7 +244,6 @@ fn threads_have_the_weight_of_their_niceness() {
 
 /// Two looks at a host: a vCPU ran 100 ms out of 300, another thread 50 ms, was thrown out for 20 ms, and ran 30 ms.
 fn with_others() -> Vec<u8> {
-    const MS: u64 = 1_000_000;
     let vcpu = steelyard_recording::Vcpu { id: 11, name: "CPU 0/KVM".to_owned() };
     let domain = steelyard_recording::Domain {
         id: 10,
@@ -280,6 +285,7 @@ fn with_others() -> Vec<u8> {
         vcpus: vec![figures(gotten_ns)],
         segments,
         others,
+        threads: ThreadEvents::default(),
         lost: 0,
     };
     let ran = Segment { domain: 0, vcpu: 0, pcpu: Some(0), start_ns: 150 * MS, end_ns: 250 * MS };
@@ -309,6 +315,80 @@ fn who_is_no_vcpu_is_replayed_too() {
     assert_eq!((own.label.as_str(), own.assumed), ("fair@cfs", false));
     let share = loaded.recorded.unwrap().domains[1].share_percent;
     assert!((share - 80.0 / 3.0).abs() < 0.01, "{share}");
+}
+
+/// The same on two pCPUs, with who woke whom, and how they are held: `make`, woken at 5 ms, wakes the vCPU at 100 ms.
+fn held_and_woken() -> Vec<u8> {
+    let mut snapshots = vec![];
+    steelyard_recording::read(Cursor::new(with_others()), |snapshot| {
+        snapshots.push(snapshot);
+        true
+    })
+    .unwrap();
+    let group = |id, weight| vec![Group { id, weight }];
+    let (vcpu, make) = (Who::Vcpu(0, 0), Who::Other(77));
+    let held = |who, groups, pcpus| Placement { who, priority: Some(120), groups, pcpus };
+    let wake = |ms, waker, woken| Wake { time_ns: ms * MS, waker, woken };
+    let mut recorder = Recorder::new(vec![]);
+    for mut snapshot in snapshots {
+        let mut structure = (*snapshot.structure).clone();
+        structure.host.pcpus = 2;
+        snapshot.structure = structure.into();
+        snapshot.idle_ns = vec![0; 2];
+        if snapshot.time_ns > 0 {
+            // It waits for the pCPU from 100 ms on.
+            let ran = snapshot.segments[0];
+            snapshot
+                .segments
+                .insert(0, Segment { pcpu: None, start_ns: 100 * MS, end_ns: ran.start_ns, ..ran });
+            snapshot.threads.wakes = vec![wake(5, None, make), wake(100, Some(make), vcpu)];
+            snapshot.threads.placements = vec![
+                held(vcpu, group(4, 1024), Some("1".parse().unwrap())),
+                held(make, group(9, 512), None),
+            ];
+        }
+        recorder.record(&snapshot).unwrap();
+    }
+    recorder.finish().unwrap()
+}
+
+#[test]
+fn who_wakes_whom_and_how_threads_are_held_is_replayed() {
+    let loaded = load(&scratch("held.steelyard", &held_and_woken()), &Options::default()).unwrap();
+    let domains = &loaded.setup.domains;
+    let held: Vec<_> = domains
+        .iter()
+        .map(|it| (it.name.as_str(), it.weight, it.ungrouped, it.pin.clone()))
+        .collect();
+    let pin: CpuSet = "1".parse().unwrap();
+    assert_eq!(
+        held,
+        [("web", 1024, false, vec![pin]), ("rest of the host, group of make", 512, false, vec![])]
+    );
+    let threads = |domain: usize| match &domains[domain].task[0].workload {
+        Workload::Replay(replay) => (replay.process, replay.threads[0].clone()),
+        _ => panic!(),
+    };
+    let ((web, vcpu), (rest, make)) = (threads(0), threads(1));
+    let near = |ns: u64, ms: u64| assert!(ns.abs_diff(ms * MS) < 1000, "{ns} ns, {ms} ms");
+    // It had run 50 of its 80 ms when it was thrown out, and 20 more when it woke the vCPU.
+    let [wake] = make.wakes.as_slice() else { panic!("{make:?}") };
+    assert_eq!((wake.burst, wake.woken), (0, RecordedThread { process: web, thread: 0 }));
+    near(wake.after_ns, 70);
+    let [cause] = vcpu.causes.as_slice() else { panic!("{vcpu:?}") };
+    let waker = RecordedThread { process: rest, thread: 0 };
+    assert_eq!((cause.burst, cause.waker, cause.wake), (0, waker, 0));
+    // From its wake on it waited for 5 ms, and for 20 ms after it was thrown out.
+    near(make.first_wake_ns, 5);
+    let waits = &loaded.recorded.as_ref().unwrap().domains[1].time;
+    near(waits.waited_ns, 25);
+    assert_eq!(waits.waits.count, 2);
+    // In the replay as well the vCPU begins when `make` has come that far.
+    let policy = &loaded.policies[0].policy;
+    let mut simulation = steelyard_simulator::Simulation::new(&loaded.setup, policy, 1).unwrap();
+    simulation.run_until(loaded.length.0);
+    let run = simulation.measure();
+    assert!(run.domains[0].share_percent > 30.0, "{}", run.domains[0].share_percent);
 }
 
 /// Times that each thread was switched in, and its CPU time in ms, from `perf sched timehist -s`

@@ -189,13 +189,14 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
             threads.min(pcpus) * (2 * per_s(round) + exits_per_s(costs))
         }
         Workload::Replay(replay) => {
+            // Whoever is woken by others' work may be so at once, and each wake interrupts the work that causes it.
             let rate = |thread: &crate::workload::ReplayThread| {
-                let length: u64 = thread
-                    .bursts
-                    .iter()
-                    .map(|burst| burst.run_ns.saturating_add(burst.sleep_ns))
-                    .fold(0, u64::saturating_add);
-                CYCLE * thread.bursts.len() as u128 * 1_000_000_000 / u128::from(length.max(1))
+                let run_ns = thread.bursts.iter().map(|burst| burst.run_ns);
+                let sleep_ns = thread.bursts.iter().map(|burst| burst.sleep_ns);
+                let by_clock = if thread.causes.is_empty() { usize::MAX } else { 0 };
+                let length = run_ns.chain(sleep_ns.take(by_clock)).fold(0, u64::saturating_add);
+                let events = CYCLE * thread.bursts.len() as u128 + thread.wakes.len() as u128;
+                events * 1_000_000_000 / u128::from(length.max(1))
             };
             replay.threads.iter().map(|thread| rate(thread)).sum()
         }

@@ -223,11 +223,11 @@ fn workloads() -> impl Strategy<Value = Workload> {
             let thread = |(first_wake_ns, bursts): (u64, Vec<(u64, u64)>)| {
                 let bursts =
                     bursts.into_iter().map(|(run_ns, sleep_ns)| Burst { run_ns, sleep_ns });
-                Arc::new(ReplayThread { first_wake_ns, bursts: bursts.collect() })
+                Arc::new(ReplayThread { first_wake_ns, bursts: bursts.collect(), ..ReplayThread::default() })
             };
             let threads = threads.into_iter().map(thread).collect();
             let recording = "recorded.txt".to_owned();
-            Replay { recording, process: 1, jitter_percent: 5, threads }.into()
+            Replay { recording, process: 1, jitter_percent: 5, causes: true, threads }.into()
         }),
     ]
 }

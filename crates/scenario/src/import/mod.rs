@@ -456,6 +456,7 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         if process.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", process.cap_percent);
         }
+        write_pins(&mut text, &process.pins, recording.pcpus.len() as u32);
         let _ = writeln!(
             text,
             "[[domain.task]]\nthreads = {threads}\n\
@@ -464,6 +465,23 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         );
     }
     Some(text)
+}
+
+/// Where vCPUs may run, if there is one that may not do so anywhere.
+fn write_pins(text: &mut String, pins: &[Option<CpuSet>], pcpus: u32) {
+    let all: CpuSet = (0..pcpus).collect();
+    let there = |pin: &CpuSet| pin.iter().filter(|&pcpu| pcpu < pcpus).collect::<CpuSet>();
+    let pins = pins.iter().map(|pin| pin.as_ref().map(there));
+    // Who may run on none of those that are there is told nonsense of.
+    let pins = pins.map(|pin| pin.filter(|pin| pin.iter().next().is_some()));
+    let pins: Vec<CpuSet> = pins.map(|pin| pin.unwrap_or_else(|| all.clone())).collect();
+    if pins.iter().all(|pin| *pin == all) {
+        return;
+    }
+    let alike = pins.iter().all(|pin| *pin == pins[0]);
+    let said = if alike { &pins[..1] } else { &pins[..] };
+    let said: Vec<String> = said.iter().map(|pin| quoted(&pin.to_string())).collect();
+    let _ = writeln!(text, "pin = [{}]", said.join(", "));
 }
 
 /// Cores of a socket at most.

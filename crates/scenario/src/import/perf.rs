@@ -167,9 +167,13 @@ fn parse(path: &Path, mut text: impl BufRead) -> Result<(History, u64), Diagnost
                 }
                 follower.switches(sample.cpu, previous.tid, runnable, next.tid);
             }
-            Event::Wake { thread } => {
+            Event::Wake { thread, by } => {
                 follower.name(thread.tid, thread.comm);
-                follower.wakes(thread.tid);
+                match by {
+                    By::Running => follower.wakes_by(thread.tid, sample.cpu, None),
+                    By::Parent => follower.wakes_by(thread.tid, sample.cpu, Some(true)),
+                    By::Unknown => _ = follower.wakes(thread.tid),
+                }
             }
             Event::Ran { .. } => {}
             Event::Other => skipped += 1,
@@ -313,9 +317,20 @@ struct Thread<'a> {
 
 enum Event<'a> {
     Switch { previous: Thread<'a>, runnable: bool, next: Thread<'a> },
-    Wake { thread: Thread<'a> },
+    Wake { thread: Thread<'a>, by: By },
     Ran { tid: u32, runtime_ns: u64 },
     Other,
+}
+
+/// Who wakes a thread.
+#[derive(Clone, Copy)]
+enum By {
+    /// Who runs there, or an interrupt.
+    Running,
+    /// Who runs there: it made the thread.
+    Parent,
+    /// It may be another CPU than that on which it began.
+    Unknown,
 }
 
 impl<'a> Event<'a> {
@@ -324,7 +339,9 @@ impl<'a> Event<'a> {
             "sched_switch" => Self::switch(fields),
             // Waking comes first, on the CPU of who wakes; the two others, where they are recorded
             // at all, when the thread is in its queue.
-            "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => Self::wake(fields),
+            "sched_waking" => Self::wake(fields, By::Running),
+            "sched_wakeup" => Self::wake(fields, By::Unknown),
+            "sched_wakeup_new" => Self::wake(fields, By::Parent),
             "sched_stat_runtime" => Self::ran(fields),
             _ => Some(Event::Other),
         }
@@ -355,7 +372,7 @@ impl<'a> Event<'a> {
         Some(Event::Switch { previous, runnable, next })
     }
 
-    fn wake(fields: &'a str) -> Option<Self> {
+    fn wake(fields: &'a str, by: By) -> Option<Self> {
         let thread = if fields.starts_with("comm=") {
             keyed(fields, "comm=", " pid=")?
         } else {
@@ -364,7 +381,7 @@ impl<'a> Event<'a> {
         // Not needed; but if it is missing the line was cut off.
         let cpu = word_after(fields, " target_cpu=").or_else(|| word_after(fields, " CPU:"))?;
         cpu_number(cpu)?;
-        Some(Event::Wake { thread })
+        Some(Event::Wake { thread, by })
     }
 
     fn ran(fields: &'a str) -> Option<Self> {

@@ -55,6 +55,7 @@ struct Event<'a> {
     sched_switch: Option<Switch<'a>>,
     sched_wakeup: Option<Wake<'a>>,
     sched_waking: Option<Wake<'a>>,
+    flags: u64,
 }
 
 impl<'a> Message<'a> for Event<'a> {
@@ -62,6 +63,7 @@ impl<'a> Message<'a> for Event<'a> {
         match number {
             1 => self.timestamp = value.number()?,
             4 => self.sched_switch = Some(Switch::decode(value.bytes()?)?),
+            5 => self.flags = value.number()?,
             17 => self.sched_wakeup = Some(Wake::decode(value.bytes()?)?),
             20 => self.sched_waking = Some(Wake::decode(value.bytes()?)?),
             _ => {}
@@ -124,6 +126,7 @@ struct CompactSched<'a> {
     waking_timestamp: Vec<u64>,
     waking_pid: Vec<i32>,
     waking_comm_index: Vec<u32>,
+    waking_flags: Vec<u64>,
 }
 
 impl<'a> Message<'a> for CompactSched<'a> {
@@ -141,6 +144,7 @@ impl<'a> Message<'a> for CompactSched<'a> {
             7 => value.numbers(|number| self.waking_timestamp.push(number)),
             8 => value.numbers(|number| self.waking_pid.push(number as i32)),
             11 => value.numbers(|number| self.waking_comm_index.push(number as u32)),
+            12 => value.numbers(|number| self.waking_flags.push(number)),
             _ => Ok(()),
         }
     }
@@ -195,8 +199,21 @@ enum Scheduled {
     },
     Wake {
         tid: u32,
+        by: By,
     },
 }
+
+/// Who wakes a thread.
+#[derive(Clone, Copy)]
+enum By {
+    /// Who runs there, or an interrupt, with these flags; 0 if none are told.
+    Running { flags: u64 },
+    /// It may be another CPU than that on which it began.
+    Unknown,
+}
+
+/// Of the flags of an event: it was in an interrupt (TRACE_FLAG_HARDIRQ, _SOFTIRQ, _NMI of the kernel).
+const IN_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
 
 /// With its time and CPU.
 type Timed = (u64, u32, Scheduled);
@@ -480,10 +497,12 @@ impl Reader {
             let (previous, priority) = (Some(previous), switch.next_prio);
             let switch = Scheduled::Switch { previous, runnable, next, priority };
             self.events.push((time, cpu, switch));
-        } else if let Some(wake) = event.sched_waking.or(event.sched_wakeup) {
+        } else if let Some(wake) = event.sched_waking.as_ref().or(event.sched_wakeup.as_ref()) {
             let tid = number(wake.pid);
             self.name(tid, wake.comm);
-            self.events.push((time, cpu, Scheduled::Wake { tid }));
+            let flags = event.flags;
+            let by = if event.sched_waking.is_some() { By::Running { flags } } else { By::Unknown };
+            self.events.push((time, cpu, Scheduled::Wake { tid, by }));
         } else {
             self.skipped += 1;
         }
@@ -516,7 +535,9 @@ impl Reader {
             if let Some(name) = compact.waking_comm_index.get(index).and_then(comm) {
                 self.name(tid, name);
             }
-            self.events.push((time, cpu, Scheduled::Wake { tid }));
+            let flags = compact.waking_flags.get(index).copied().unwrap_or(0);
+            let by = By::Running { flags };
+            self.events.push((time, cpu, Scheduled::Wake { tid, by }));
         }
     }
 
@@ -531,6 +552,10 @@ impl Reader {
                 ));
             }
         };
+        // Older versions tell none, which is no flag.
+        let told = self.events.iter().any(|(_, _, event)| {
+            matches!(event, Scheduled::Wake { by: By::Running { flags: 1.. }, .. })
+        });
         let mut follower = Follower::default();
         let mut running: HashMap<u32, u32> = HashMap::new();
         for (time, cpu, event) in self.events {
@@ -546,7 +571,11 @@ impl Reader {
                     let previous = previous.or(before).unwrap_or(0);
                     follower.switches(cpu as usize, previous, runnable, next);
                 }
-                Scheduled::Wake { tid } => follower.wakes(tid),
+                Scheduled::Wake { tid, by: By::Unknown } => _ = follower.wakes(tid),
+                Scheduled::Wake { tid, by: By::Running { flags } } => {
+                    let by_work = told.then_some(flags & IN_INTERRUPT == 0);
+                    follower.wakes_by(tid, cpu as usize, by_work);
+                }
             }
             follower.within_budget().map_err(|over| Diagnostic::of_budget(name, over))?;
         }
@@ -642,6 +671,8 @@ mod tests {
         waking_pid: Vec<i32>,
         #[prost(uint32, repeated, tag = "11")]
         waking_comm_index: Vec<u32>,
+        #[prost(uint32, repeated, tag = "12")]
+        waking_common_flags: Vec<u32>,
     }
 
     #[derive(Clone, PartialEq, Message)]
@@ -763,6 +794,33 @@ mod tests {
         // The other one was preempted, and waits until the end.
         assert_eq!(history.open.len(), 1);
         assert_eq!(history.open[0].start_ns, 6 * MS);
+    }
+
+    #[test]
+    fn flags_tell_interrupts_from_work() {
+        // `other` wakes the vCPU at 5 ms; beside that an interrupt wakes somebody, so that flags are known to be told.
+        let (single, compact, tree) = packets();
+        let hard = IN_INTERRUPT as u32 & 0x1f;
+        let wakes = |flags| {
+            let mut single = single.clone();
+            single.ftrace_events.iter_mut().for_each(|bundle| {
+                bundle.event.retain(|event| event.sched_waking.is_none());
+                bundle.compact_sched = Some(CompactSched {
+                    waking_timestamp: vec![1004 * MS, MS],
+                    waking_pid: vec![300, 101],
+                    waking_common_flags: vec![hard, flags],
+                    ..CompactSched::default()
+                });
+            });
+            history(&Trace { packet: vec![compact.clone(), single, tree.clone()] }).wakes
+        };
+        let caused = wakes(0);
+        assert_eq!(caused.len(), 1, "{caused:?}");
+        assert!(caused[0].time_ns == 5 * MS && caused[0].waker != Some(caused[0].woken));
+        assert_eq!(wakes(hard), []);
+        // Where no flag is told one wake says nothing.
+        let plain = history(&Trace { packet: vec![compact.clone(), single.clone(), tree.clone()] });
+        assert_eq!(plain.wakes, []);
     }
 
     #[test]

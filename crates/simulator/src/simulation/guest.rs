@@ -100,9 +100,47 @@ impl Thread {
     }
 }
 
+/// Of a thread of a recording.
+#[derive(Clone, Copy)]
+pub(super) struct Causes {
+    /// How many wakes its work has caused.
+    wakes: u64,
+    /// It sleeps until that has happened.
+    awaited: Option<Awaited>,
+    /// Those that await a part of its work: the first of them, and who comes after this one where it is among them.
+    first_awaiting: ThreadNumber,
+    next_awaiting: ThreadNumber,
+    /// Of what it works on next nobody awaits more than that.
+    most_work_ns: u64,
+    /// What follows on the part of its work that somebody awaits.
+    rest_ns: u64,
+}
+
+impl Default for Causes {
+    fn default() -> Self {
+        let nobody = Number::NONE;
+        Causes {
+            wakes: 0,
+            awaited: None,
+            first_awaiting: nobody,
+            next_awaiting: nobody,
+            most_work_ns: u64::MAX,
+            rest_ns: 0,
+        }
+    }
+}
+
+/// That thread's work has caused so many wakes, or it has worked for so long since, if that is enough.
+#[derive(Clone, Copy)]
+struct Awaited {
+    waker: ThreadNumber,
+    wakes: u64,
+    work_ns: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadStatus {
-    /// Waits for a timer, a packet or the disk.
+    /// Waits for a timer, a packet, the disk or another's work.
     Asleep,
     /// In the guest's queue.
     Ready,
@@ -267,6 +305,10 @@ impl Simulation {
             if entry.left_ns > 0 || entry.repeat_ns > 0 {
                 return;
             }
+            if self.causes.len() > 0 && self.end_of_work(thread) {
+                return;
+            }
+            let entry = &mut self.threads[thread];
             steps += 1;
             if steps > FREE_STEPS {
                 entry.left_ns = 1_000;
@@ -286,6 +328,10 @@ impl Simulation {
                     entry.ended_ns = self.now_ns;
                     entry.left_ns = ns;
                     entry.kernel = false;
+                    if self.causes.len() > 0 {
+                        self.cut(thread);
+                    }
+                    let entry = &mut self.threads[thread];
                     if entry.resched && !entry.in_kernel() {
                         self.rotate(vcpu, 0);
                     } else if ns > 0 {
@@ -364,6 +410,13 @@ impl Simulation {
                         None => semaphore.count += 1,
                     }
                     false
+                }
+                Step::Cause(woken) => {
+                    self.cause(thread, woken);
+                    false
+                }
+                Step::Await { waker, wakes, work_ns } => {
+                    self.awaits(thread, Awaited { waker, wakes, work_ns })
                 }
                 Step::Deliver(packet) => {
                     self.deliver(packet);
@@ -487,6 +540,98 @@ impl Simulation {
                 self.arm(pcpu);
             }
         }
+    }
+
+    /// A thread's work has caused one more wake, which another may await, or may not yet.
+    fn cause(&mut self, waker: ThreadNumber, woken: ThreadNumber) {
+        let caused = &mut self.causes[waker].wakes;
+        *caused += 1;
+        let caused = *caused;
+        if woken == Number::NONE {
+            return;
+        }
+        let awaited = &mut self.causes[woken].awaited;
+        let comes = |awaited: &mut Awaited| awaited.waker == waker && awaited.wakes <= caused;
+        if let Some(awaited) = awaited.take_if(comes) {
+            if awaited.work_ns.is_some() {
+                self.forget_awaiting(waker, woken);
+            }
+            self.thread_wake(woken);
+        }
+    }
+
+    /// Whether a thread sleeps until another's work has come so far.
+    fn awaits(&mut self, thread: ThreadNumber, awaited: Awaited) -> bool {
+        let Awaited { waker, wakes, work_ns } = awaited;
+        let asleep = self.threads[waker].status == ThreadStatus::Asleep;
+        if self.causes[waker].wakes >= wakes || (work_ns.is_some() && asleep) {
+            return false;
+        }
+        self.causes[thread].awaited = Some(awaited);
+        let Some(work_ns) = work_ns else { return true };
+        let next = std::mem::replace(&mut self.causes[waker].first_awaiting, thread);
+        self.causes[thread].next_awaiting = next;
+        let most_ns = &mut self.causes[waker].most_work_ns;
+        *most_ns = work_ns.max(1).min(*most_ns);
+        // What it works on ends sooner.
+        let vcpu = self.threads[waker].vcpu;
+        let entry = &self.vcpus[vcpu];
+        let runs = entry.engine.status == Status::Running && entry.thread == waker;
+        let pcpu = entry.engine.ran_on;
+        if runs {
+            self.progress(pcpu);
+        }
+        if self.threads[waker].left_ns > 0 {
+            self.cut(waker);
+            if runs {
+                self.arm(pcpu);
+            }
+        }
+        true
+    }
+
+    /// Of the present work of a thread somebody awaits no more than a part.
+    fn cut(&mut self, waker: ThreadNumber) {
+        let causes = &mut self.causes[waker];
+        let left_ns = &mut self.threads[waker].left_ns;
+        let most_ns = std::mem::replace(&mut causes.most_work_ns, u64::MAX);
+        if *left_ns > most_ns {
+            causes.rest_ns += *left_ns - most_ns;
+            *left_ns = most_ns;
+        }
+    }
+
+    /// A thread's work, or the part of it that others awaited, is done: they go on. Whether the rest of it follows.
+    fn end_of_work(&mut self, waker: ThreadNumber) -> bool {
+        let causes = &mut self.causes[waker];
+        let rest_ns = std::mem::take(&mut causes.rest_ns);
+        self.threads[waker].left_ns = rest_ns;
+        // Before it has begun nobody is released.
+        if causes.most_work_ns == u64::MAX {
+            let mut next = std::mem::replace(&mut causes.first_awaiting, Number::NONE);
+            while next != Number::NONE {
+                let entry = &mut self.causes[next];
+                let thread = std::mem::replace(&mut next, entry.next_awaiting);
+                entry.awaited = None;
+                self.thread_wake(thread);
+            }
+        }
+        rest_ns > 0
+    }
+
+    /// A thread awaits no part of the other's work any more.
+    fn forget_awaiting(&mut self, waker: ThreadNumber, thread: ThreadNumber) {
+        let next = self.causes[thread].next_awaiting;
+        let first = self.causes[waker].first_awaiting;
+        if first == thread {
+            self.causes[waker].first_awaiting = next;
+            return;
+        }
+        let mut before = first;
+        while self.causes[before].next_awaiting != thread {
+            before = self.causes[before].next_awaiting;
+        }
+        self.causes[before].next_awaiting = next;
     }
 
     /// The vCPU pays for a VM exit.

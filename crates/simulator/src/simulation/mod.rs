@@ -11,8 +11,9 @@ mod host;
 mod io;
 mod observe;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use steelyard_policy::{Parameters, Policy, Settings, ffi};
 
@@ -30,7 +31,7 @@ use crate::timers::Timers;
 use crate::topology::{Mask, Topology};
 use crate::units::CpuSet;
 use crate::waits::WaitRecorder;
-use crate::workload::{Backend, Order, Packet, Program};
+use crate::workload::{Backend, Order, Packet, Peer, Program, Workload};
 
 /// The first of the sets of pCPUs: all.
 const EVERYWHERE: u32 = 0;
@@ -80,6 +81,8 @@ pub struct Simulation {
     // Guests and devices.
     threads: Table<OfThread, Thread>,
     tasks: Table<OfTask, Task>,
+    /// Of each thread, if any replays who woke whom; else empty.
+    causes: Table<OfThread, guest::Causes>,
     devices: io::Devices,
     orders: Vec<Order>,
 
@@ -323,6 +326,7 @@ impl Simulation {
             account_order: (0..setup.domains.len() as u32).map(Number::new).collect(),
             threads: Table::with_capacity(0),
             tasks: Table::with_capacity(setup.domains.len()),
+            causes: Table::with_capacity(0),
             devices: io::Devices::default(),
             orders: vec![],
             idleness: Idleness::new(&[], pcpus),
@@ -338,6 +342,7 @@ impl Simulation {
         for domain in &setup.domains {
             simulation.create_domain(domain, setup.host.io.driver_domain.as_ref());
         }
+        simulation.introduce_peers(setup);
         simulation.show_sets();
         simulation.idleness = Idleness::new(&simulation.sets, pcpus);
         simulation.create_timers(setup);
@@ -545,6 +550,48 @@ impl Simulation {
             locks,
             semaphores,
         });
+    }
+
+    /// Tells threads that replay who woke whom which thread is who.
+    fn introduce_peers(&mut self, setup: &Setup) {
+        let mut recordings: BTreeMap<&str, Vec<(TaskNumber, Peer)>> = BTreeMap::new();
+        let (mut task, mut first) = (TaskNumber::new(0), ThreadNumber::new(0));
+        for domain in &setup.domains {
+            for config in &domain.task {
+                if let Workload::Replay(replay) = &config.workload
+                    && replay.causes
+                {
+                    let wakes = replay.threads.iter().map(|thread| thread.wakes.len() as u32);
+                    let (process, threads) = (replay.process, config.threads);
+                    let peer = Peer { process, first, threads, wakes: wakes.collect() };
+                    recordings.entry(&replay.recording).or_default().push((task, peer));
+                }
+                task = Number::new(task.0 + 1);
+                first = Number::new(first.0 + config.threads);
+            }
+            if setup.host.io.driver_domain.as_ref() == Some(&domain.name) {
+                task = Number::new(task.0 + 1);
+                first = Number::new(first.0 + domain.vcpus);
+            }
+        }
+        for (_, mut replayed) in recordings {
+            replayed.sort_by_key(|(_, peer)| peer.process);
+            // Of a process that is replayed more than once nobody knows whom its threads wake.
+            let only: Vec<_> = replayed
+                .chunk_by(|(_, one), (_, other)| one.process == other.process)
+                .filter_map(|same| <&[_; 1]>::try_from(same).ok())
+                .flatten()
+                .collect();
+            let peers: Arc<[Peer]> = only.iter().map(|(_, peer)| peer.clone()).collect();
+            for &&(task, _) in &only {
+                self.tasks[task].program.meet(&peers);
+            }
+            if peers.iter().any(|peer| peer.wakes.iter().any(|&wakes| wakes > 0)) {
+                let all = self.threads.numbers().map(|_| guest::Causes::default());
+                self.causes = Table::with_capacity(self.threads.len());
+                self.causes.extend(all);
+            }
+        }
     }
 
     fn create_timers(&mut self, setup: &Setup) {

@@ -20,6 +20,8 @@ mod sysbench_cpu;
 mod video;
 mod web;
 
+use std::sync::Arc;
+
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,8 @@ pub use disk::Disk;
 pub use hackbench::Hackbench;
 pub use oltp::Oltp;
 pub use ping::Ping;
-pub use replay::{Burst, Replay, ReplayThread};
+pub(crate) use replay::Peer;
+pub use replay::{Burst, Cause, RecordedThread, Replay, ReplayThread, Wake};
 pub use spinlock::Spinlock;
 pub use stream::{Direction, Stream};
 pub use sysbench_cpu::SysbenchCpu;
@@ -159,6 +162,11 @@ pub(crate) enum Step {
     Wait(u32),
     /// Gives it one: to who has waited longest.
     Signal(u32),
+    /// Its work has caused one more wake; this thread, if there is one, awaits it or will.
+    Cause(ThreadNumber),
+    /// Sleeps until that thread's work has caused so many wakes, if it has not yet; or only if that one is awake, until
+    /// it has worked for so long.
+    Await { waker: ThreadNumber, wakes: u64, work_ns: Option<u64> },
     /// Passes on what the driver domain has worked off.
     Deliver(Packet),
     /// Ends.
@@ -279,6 +287,11 @@ pub(crate) trait Program: Send {
     fn vcpu(&self, thread: u32) -> Option<u32> {
         let _ = thread;
         None
+    }
+
+    /// Which threads of the host replay the same recording.
+    fn meet(&mut self, peers: &Arc<[Peer]>) {
+        let _ = peers;
     }
 
     /// The workload's own result.

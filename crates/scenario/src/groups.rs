@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From the control groups in which threads of a Linux host were to the weights of domains, which stand side by side.
+//!
+//! A group within a group, or a thread in one, has of its weight what falls to it beside the others there. That
+//! changes as they sleep and wake; here each counts for as much as the part of the time in which it was runnable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use steelyard_recording::Group;
+
+/// A thread, and how it is held.
+pub(crate) struct Member<'a> {
+    /// The virtual machine that it is a vCPU of.
+    pub domain: Option<usize>,
+    /// The innermost first.
+    pub groups: &'a [Group],
+    /// Its own weight beside others of its group.
+    pub weight: f64,
+    /// Part of the time in which it ran or waited.
+    pub activity: f64,
+}
+
+/// What a domain is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Held {
+    /// Weight, 256 being the usual one.
+    pub weight: f64,
+    /// Whether each of its threads has that for itself.
+    pub ungrouped: bool,
+}
+
+/// The groups of a host.
+#[derive(Default)]
+pub(crate) struct Groups(BTreeMap<u64, Node>);
+
+struct Node {
+    weight: f64,
+    /// Part of the time in which nobody in it was runnable, if they are independent of each other.
+    idle: f64,
+    children: BTreeSet<u64>,
+    /// Weights of threads that are in it and in no group within, each by its activity.
+    direct: f64,
+    /// Virtual machines of which a vCPU is in it.
+    domains: BTreeSet<usize>,
+}
+
+impl Groups {
+    /// Of these threads.
+    pub fn of<'a>(members: impl IntoIterator<Item = Member<'a>>) -> Groups {
+        let mut groups = Groups::default();
+        for Member { domain, groups: chain, weight, activity } in members {
+            for (depth, group) in chain.iter().enumerate() {
+                let node = groups.0.entry(group.id).or_insert_with(|| Node {
+                    weight: f64::from(group.weight.max(1)),
+                    idle: 1.0,
+                    children: BTreeSet::new(),
+                    direct: 0.0,
+                    domains: BTreeSet::new(),
+                });
+                node.idle *= 1.0 - activity.clamp(0.0, 1.0);
+                node.domains.extend(domain);
+                match depth.checked_sub(1) {
+                    None => node.direct += weight * activity,
+                    Some(inner) => _ = node.children.insert(chain[inner].id),
+                }
+            }
+        }
+        groups
+    }
+
+    /// Whether vCPUs are in this group, or in one within it.
+    pub fn has_vcpus(&self, group: &Group) -> bool {
+        self.0.get(&group.id).is_some_and(|node| !node.domains.is_empty())
+    }
+
+    /// The weight of the innermost of these groups beside all that is in none.
+    pub fn weight(&self, chain: &[Group]) -> Option<f64> {
+        let mut outer: Option<(f64, &Group)> = None;
+        for group in chain.iter().rev() {
+            let own = f64::from(group.weight.max(1));
+            let weight = outer.map_or(own, |(weight, outer)| {
+                weight * part(own, self.demand(outer) - self.demand_of(group.id))
+            });
+            outer = Some((weight, group));
+        }
+        outer.map(|(weight, _)| weight)
+    }
+
+    /// The weight of a thread likewise.
+    pub fn of_thread(&self, member: &Member<'_>) -> f64 {
+        let Member { groups, weight, activity, .. } = member;
+        match (groups.first(), self.weight(groups)) {
+            (Some(group), Some(of_group)) => {
+                of_group * part(*weight, self.demand(group) - weight * activity)
+            }
+            _ => *weight,
+        }
+    }
+
+    /// How a virtual machine is held whose vCPUs these are.
+    pub fn of_domain(&self, domain: usize, vcpus: &[Member<'_>]) -> Held {
+        let flat = || {
+            let sum: f64 = vcpus.iter().map(|vcpu| self.of_thread(vcpu)).sum();
+            Held { weight: sum / vcpus.len().max(1) as f64, ungrouped: true }
+        };
+        let Some(common) = common(vcpus) else { return flat() };
+        let alone = |node: &Node| node.domains.iter().all(|&other| other == domain);
+        if !common.first().and_then(|group| self.0.get(&group.id)).is_some_and(alone) {
+            return flat();
+        }
+        // Each may have a group of its own within that.
+        let mut within = BTreeMap::new();
+        let (mut own, mut greatest) = (0.0, 0.0_f64);
+        for vcpu in vcpus {
+            match vcpu.groups.len().checked_sub(common.len() + 1) {
+                None => {
+                    own += vcpu.weight * vcpu.activity;
+                    greatest = greatest.max(vcpu.weight);
+                }
+                Some(child) => _ = within.insert(vcpu.groups[child].id, vcpu.groups[child].weight),
+            }
+        }
+        for (id, weight) in within {
+            own += self.demand_of(id);
+            greatest = greatest.max(weight.into());
+        }
+        let others = common.first().map_or(0.0, |group| self.demand(group) - own);
+        let weight = self.weight(common).unwrap_or(greatest) * part(own.max(greatest), others);
+        Held { weight, ungrouped: false }
+    }
+
+    /// The weights of all in this group, each by its activity.
+    fn demand(&self, group: &Group) -> f64 {
+        let Some(node) = self.0.get(&group.id) else { return 0.0 };
+        node.direct + node.children.iter().map(|&child| self.demand_of(child)).sum::<f64>()
+    }
+
+    /// A group's part in that of the one around it.
+    fn demand_of(&self, id: u64) -> f64 {
+        self.0.get(&id).map_or(0.0, |node| node.weight * (1.0 - node.idle))
+    }
+}
+
+/// The part of this weight beside that of others.
+fn part(own: f64, others: f64) -> f64 {
+    own / (own + others.max(0.0)).max(f64::MIN_POSITIVE)
+}
+
+/// The groups that all are in, the innermost first; none if there is none.
+fn common<'a>(members: &[Member<'a>]) -> Option<&'a [Group]> {
+    let (first, others) = members.split_first()?;
+    let mut common = first.groups;
+    for other in others {
+        let ids = |groups: &'a [Group]| groups.iter().rev().map(|group| group.id);
+        let same = ids(common).zip(ids(other.groups)).take_while(|(one, other)| one == other);
+        common = &common[common.len() - same.count()..];
+    }
+    (!common.is_empty()).then_some(common)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Group = Group { id: 1, weight: 512 };
+    const B: Group = Group { id: 2, weight: 256 };
+    const SLICE: Group = Group { id: 3, weight: 256 };
+
+    fn member(domain: Option<usize>, groups: &[Group], activity: f64) -> Member<'_> {
+        Member { domain, groups, weight: 256.0, activity }
+    }
+
+    fn near(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-9, "{value}, expected {expected}");
+    }
+
+    #[test]
+    fn groups_side_by_side_have_their_weights() {
+        let all = || [member(Some(0), &[A], 1.0), member(Some(0), &[A], 0.5)];
+        let groups = Groups::of(all().into_iter().chain([member(None, &[B], 1.0)]));
+        assert_eq!(groups.of_domain(0, &all()), Held { weight: 512.0, ungrouped: false });
+        near(groups.weight(&[B]).unwrap(), 256.0);
+        // Who is in none has its own.
+        near(groups.of_thread(&member(None, &[], 1.0)), 256.0);
+    }
+
+    #[test]
+    fn a_group_within_a_group_divides_what_that_has() {
+        // 512 and 256 divide the slice's 256 if both never sleep; if the second is idle half the time it counts half.
+        let first = || [member(Some(0), &[A, SLICE], 1.0)];
+        for (activity, weight) in [(1.0, 256.0 * 2.0 / 3.0), (0.5, 256.0 * 0.8), (0.0, 256.0)] {
+            let second = member(Some(1), &[B, SLICE], activity);
+            let groups = Groups::of(first().into_iter().chain([second]));
+            near(groups.of_domain(0, &first()).weight, weight);
+        }
+    }
+
+    #[test]
+    fn vcpus_with_groups_of_their_own_are_held_by_the_one_around_them() {
+        // Beside them in the machine's group the emulator, which is runnable a tenth of the time.
+        let (one, two) = (Group { id: 7, weight: 256 }, Group { id: 8, weight: 256 });
+        let emulator = Group { id: 9, weight: 256 };
+        let (chain_one, chain_two) = ([one, A], [two, A]);
+        let vcpus = || [member(Some(0), &chain_one, 1.0), member(Some(0), &chain_two, 1.0)];
+        let chain = [emulator, A];
+        let groups = Groups::of(vcpus().into_iter().chain([member(None, &chain, 0.1)]));
+        let held = groups.of_domain(0, &vcpus());
+        assert!(!held.ungrouped);
+        near(held.weight, 512.0 * 2.0 / 2.1);
+        // While it is runnable the emulator is the third of three.
+        near(groups.weight(&chain).unwrap(), 512.0 / 3.0);
+    }
+
+    #[test]
+    fn machines_of_one_group_are_threads_of_it() {
+        let vcpus = |domain| [member(Some(domain), &[A], 1.0), member(Some(domain), &[A], 1.0)];
+        let groups = Groups::of(vcpus(0).into_iter().chain(vcpus(1)));
+        let held = groups.of_domain(0, &vcpus(0));
+        assert!(held.ungrouped && groups.has_vcpus(&A) && !groups.has_vcpus(&B));
+        near(held.weight, 512.0 / 4.0);
+        // And in no group each has what it has.
+        let flat = [member(Some(0), &[], 1.0)];
+        let held = Groups::of([]).of_domain(0, &flat);
+        assert_eq!(held, Held { weight: 256.0, ungrouped: true });
+    }
+}

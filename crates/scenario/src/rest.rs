@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who is no vCPU in a recording of a Linux host: what is made of those threads for its replay.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use steelyard_recording::{Figures, Group, Placement};
+use steelyard_simulator::measure::{TimeMeasure, Waits};
+use steelyard_simulator::units::CpuSet;
+
+use crate::causes::Load;
+use crate::groups::{Groups, Member};
+use crate::priority;
+
+/// A thread that is no vCPU.
+#[derive(Default)]
+pub(crate) struct OtherThread {
+    pub name: Arc<str>,
+    /// Among all of them, in order of their first runs.
+    pub index: u32,
+    pub priority: Option<u32>,
+    pub placement: Option<Arc<Placement>>,
+    /// Not all its runs are told of, nor whether it could have gone on.
+    pub partial: bool,
+    /// Whether it was told when it was woken: then its waits are known.
+    pub waits_told: bool,
+    pub load: Load,
+    pub runs: u64,
+    pub gotten_ns: u64,
+}
+
+impl OtherThread {
+    /// Those that hold it: real-time threads none does.
+    pub fn groups(&self) -> &[Group] {
+        match &self.placement {
+            Some(placement) if self.priority() >= priority::NICE_LEAST => &placement.groups,
+            _ => &[],
+        }
+    }
+
+    fn priority(&self) -> u32 {
+        priority::known(self.priority)
+    }
+
+    /// As a member of its groups, with what it ran and waited over such a time.
+    pub fn member(&self, figures: &Figures, elapsed_ns: u64) -> Member<'_> {
+        let runnable_ns = figures.gotten_ns.saturating_add(figures.waited_ns.unwrap_or(0));
+        Member {
+            domain: None,
+            groups: self.groups(),
+            weight: priority::weight(self.priority()).into(),
+            activity: runnable_ns as f64 / elapsed_ns.max(1) as f64,
+        }
+    }
+
+    fn time(&self, figures: Figures, elapsed_ns: u64) -> TimeMeasure {
+        let gotten_ns = self.gotten_ns.min(elapsed_ns);
+        let time = TimeMeasure { gotten_ns, switches: self.runs, ..TimeMeasure::default() };
+        let (waited_ns, waits) = match (self.waits_told, figures.waits) {
+            (true, Some(mut waits)) => {
+                // Only those of them are known that are no vCPUs either.
+                waits.worst.iter_mut().for_each(|worst| worst.ran.clear());
+                (figures.waited_ns.unwrap_or(0), Waits::of(waits.histogram, waits.worst))
+            }
+            _ => (0, Waits::default()),
+        };
+        let waited_ns = waited_ns.min(elapsed_ns - gotten_ns);
+        let blocked_ns = elapsed_ns - gotten_ns - waited_ns;
+        TimeMeasure { waited_ns, blocked_ns, waits, ..time }
+    }
+}
+
+/// Threads of the rest of the host that are held alike.
+pub(crate) struct Rest {
+    pub name: String,
+    pub weight: u32,
+    pub ungrouped: bool,
+    pub times: Vec<TimeMeasure>,
+    pub loads: Vec<Load>,
+    pub pins: Vec<Option<CpuSet>>,
+}
+
+/// What holds such threads, in the order in which they are shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    /// In no group, or one that hardly used anything: each by itself, the less urgent first.
+    Alone { urgency: u32 },
+    /// A group where there are vCPUs too: likewise, beside them.
+    Beside { group: u64, urgency: u32 },
+    /// A group of their own.
+    Group(u64),
+}
+
+/// Who is no vCPU as domains: of each group one, and of those in none one for threads that are equally urgent.
+/// `figures` are in the order of their indices.
+pub(crate) fn rest_of_the_host(
+    others: impl Iterator<Item = OtherThread>,
+    figures: &[Figures],
+    groups: &Groups,
+    elapsed_ns: u64,
+) -> Vec<Rest> {
+    let others: Vec<_> = others.filter(|other| other.gotten_ns > 0).collect();
+    let mut used_ns: BTreeMap<u64, u64> = BTreeMap::new();
+    for other in &others {
+        if let Some(group) = other.groups().first() {
+            let used_ns = used_ns.entry(group.id).or_default();
+            *used_ns = used_ns.saturating_add(other.gotten_ns);
+        }
+    }
+    let least_ns = elapsed_ns / 1000 * priority::LEAST_PERMILLE;
+    let mut alike: BTreeMap<Held, Vec<OtherThread>> = BTreeMap::new();
+    for other in others {
+        let urgency = u32::MAX - other.priority();
+        let held = match other.groups().first() {
+            Some(group) if groups.has_vcpus(group) => Held::Beside { group: group.id, urgency },
+            Some(group) if used_ns[&group.id] >= least_ns => Held::Group(group.id),
+            _ => Held::Alone { urgency },
+        };
+        alike.entry(held).or_default().push(other);
+    }
+    let mut rest = vec![];
+    for (held, mut threads) in alike {
+        while !threads.is_empty() {
+            let some = threads.drain(..threads.len().min(priority::MAX_THREADS)).collect();
+            rest.push(one_domain(held, some, figures, groups, elapsed_ns));
+        }
+    }
+    rest
+}
+
+fn one_domain(
+    held: Held,
+    threads: Vec<OtherThread>,
+    figures: &[Figures],
+    groups: &Groups,
+    elapsed_ns: u64,
+) -> Rest {
+    let of = |other: &OtherThread| figures.get(other.index as usize).cloned().unwrap_or_default();
+    let busiest = threads.iter().max_by_key(|other| other.gotten_ns);
+    let busiest = busiest.map_or("", |other| &other.name);
+    let (priority, chain) =
+        threads.first().map_or((priority::NICE_USUAL, &[][..]), |it| (it.priority(), it.groups()));
+    let weights =
+        threads.iter().map(|other| groups.of_thread(&other.member(&of(other), elapsed_ns)));
+    let (name, weight) = match held {
+        Held::Alone { .. } => (priority::rest_name(priority), priority::weight(priority).into()),
+        Held::Beside { .. } => {
+            let weight = weights.sum::<f64>() / threads.len() as f64;
+            (format!("{}, beside vCPUs", priority::rest_name(priority)), weight)
+        }
+        Held::Group(_) => {
+            let weight = groups.weight(chain).unwrap_or(1.0);
+            (format!("{}, group of {busiest}", priority::rest_name(priority::NICE_USUAL)), weight)
+        }
+    };
+    let pins = threads.iter().map(|other| other.placement.as_ref()?.pcpus.clone()).collect();
+    let (times, loads) =
+        threads.into_iter().map(|other| (other.time(of(&other), elapsed_ns), other.load)).unzip();
+    Rest {
+        name,
+        weight: weight.round() as u32,
+        ungrouped: !matches!(held, Held::Group(_)),
+        times,
+        loads,
+        pins,
+    }
+}

@@ -1,0 +1,133 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Makes the loads on which docs/what-if.md measures how far replays are off, and records each by `steelyard
+# record` and by perf at the same time.
+#
+#   sudo recordings/record-loads.sh STEELYARD DIRECTORY [SECONDS]
+#
+# STEELYARD is the command, built with --features kvm; recordings come into DIRECTORY, each of SECONDS (8). Needs
+# Linux with cgroups of version 1, where control groups of their own are made and removed again, gcc, perf and
+# taskset. The recorders are real-time threads, so that they are not late. Whatever happens all that it starts is gone after a minute.
+
+set -euo pipefail
+
+steelyard=$(realpath "$1")
+directory=$(realpath "$2")
+seconds=${3:-8}
+groups=/sys/fs/cgroup/cpu/steelyard-load- # and its name
+lifetime_s=$((seconds + 15))
+settle_s=3
+
+pids=()
+work=$(mktemp -d)
+clean_up() {
+	trap - EXIT
+	((${#pids[@]} == 0)) || kill "${pids[@]}" 2>/dev/null || true
+	wait
+	remove_groups
+	rm -rf "$work"
+}
+# Inner ones first.
+remove_groups() {
+	local group
+	for group in "$groups"*; do
+		[[ ! -d $group ]] || find "$group" -depth -type d -exec rmdir {} +
+	done
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+load=$work/load
+gcc -O2 -o "$load" "$(dirname "$0")/load.c" -lpthread -lm
+
+# A process called $1 in group $2 (a path, or `-`: in none, in a session of its own), begun by $3, with these threads.
+start() {
+	local name=$1 group=$2 how=$3
+	shift 3
+	ln -sf "$load" "$work/$name"
+	(
+		[[ $group == - ]] || echo "$BASHPID" >"$groups$group/cgroup.procs"
+		# shellcheck disable=SC2086 # words of a command
+		exec setsid $how "$work/$name" "$lifetime_s" "${#pids[@]}" "$@"
+	) &
+	pids+=($!)
+}
+
+# Group $1 with so many shares.
+group() {
+	mkdir -p "$groups$1"
+	echo "$2" >"$groups$1/cpu.shares"
+}
+
+cpu() { echo "CPU $1/KVM=duty,$2,$3"; }
+busy=(10000 0)
+
+flat() {
+	group all 8192
+	start vm-busy all "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-duty all "" "$(cpu 0 5000 10000)" "$(cpu 1 5000 10000)"
+	start vm-short all "" "$(cpu 0 300 700)" "main=duty,100,2000"
+	start batch all "nice -n 5" "one=duty,10000,0"
+}
+
+shares() {
+	group a 2048
+	group b 1024
+	group c 512
+	group d 1024
+	start vm-a a "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-b b "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 4000 4000)"
+	start vm-c c "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start batch d "" "one=duty,5000,5000" "two=duty,5000,5000"
+}
+
+sessions() {
+	start vm-a - "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-b - "" "$(cpu 0 5000 10000)" "$(cpu 1 5000 10000)" "main=duty,200,3000"
+	start batch - "nice -n 10" "one=duty,10000,0"
+}
+
+nested() {
+	group slice 2048
+	group slice/a 512
+	group slice/b 2048
+	group c 1024
+	start vm-a slice/a "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-b slice/b "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 6000 3000)"
+	start vm-c c "" "$(cpu 0 10000 5000)" "$(cpu 1 10000 5000)"
+}
+
+wakers() {
+	group all 8192
+	start vm-ring all "" "CPU 0/KVM=pass,400" "CPU 1/KVM=pass,200" "io=pass,100"
+	start vm-pair all "" "CPU 0/KVM=pass,3000" "main=pass,50"
+	start vm-busy all "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-duty all "" "$(cpu 0 4000 8000)"
+}
+
+pinned() {
+	group a 1024
+	group b 1024
+	group c 1024
+	start vm-a a "taskset -c 0" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-b b "taskset -c 1" "$(cpu 0 8000 4000)"
+	start vm-c c "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+}
+
+for name in flat shares sessions nested wakers pinned; do
+	pids=()
+	"$name"
+	sleep "$settle_s"
+	chrt -r 1 perf sched record -q -m 8M -o "$work/perf.data" -- sleep "$((seconds + 1))" >"$work/perf.log" 2>&1 &
+	recorder=$!
+	chrt -r 1 "$steelyard" record -o "$directory/$name.steelyard" --length "${seconds}s" >"$work/record.log" 2>&1
+	wait "$recorder"
+	kill "${pids[@]}" 2>/dev/null || true
+	wait
+	perf script --ns -F comm,pid,tid,cpu,time,event,trace -i "$work/perf.data" 2>/dev/null |
+		zstd -q -f -o "$directory/$name.perf.txt.zst"
+	remove_groups
+	echo "$name"
+done

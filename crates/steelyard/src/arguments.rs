@@ -208,8 +208,13 @@ pub struct Simulated {
 
 /// Run inputs under several policies and show who is served best.
 ///
-/// Every policy runs once with every seed. The table has the policies side by side: share of CPU
-/// time against entitlement, waits and the worst of them, and what the workloads say of themselves.
+/// Every policy runs once with every seed. The table has the policies side by side: on one screen how long each
+/// virtual machine waits; with --all its share of CPU time against entitlement, the worst waits and what the
+/// workloads say of themselves too.
+///
+/// Two recordings, and nothing said of how to simulate them, are held against each other as they are: what a
+/// change between them brought, and how much of it may be chance.
+///
 /// The same inputs, policies and seeds give the same bytes, whatever the number of threads.
 #[derive(Args, Debug)]
 #[command(
@@ -217,6 +222,7 @@ pub struct Simulated {
         "steelyard compare scenarios/first-look.toml"
         "steelyard compare scenarios/first-look.toml --policy credit,credit2 --seeds 10"
         "steelyard compare host.perf.txt.zst --out report"
+        "steelyard compare before.steelyard after.steelyard"
     ),
     after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
         "steelyard compare scenarios/first-look.toml"
@@ -254,7 +260,10 @@ pub struct Compare {
     /// one second around the worst wait of each policy's first seed.
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Print results.json instead of the table.
+    /// Every figure of every domain, however long that is, instead of one screen.
+    #[arg(long, conflicts_with = "json")]
+    pub all: bool,
+    /// For programs: results.json (of two recordings what differs) instead of the table.
     #[arg(long)]
     pub json: bool,
 }

@@ -214,6 +214,17 @@ fn read_recording(
 /// Time between the snapshots of what has none of its own.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
+/// Whether a file is a recording, of any kind.
+///
+/// # Errors
+/// It cannot be read, or nobody knows what it is.
+pub fn is_recording(path: &Path) -> Result<bool, Diagnostic> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    let format = Format::of(path, head)?;
+    Ok(!matches!(format, Format::Scenario | Format::Libvirt | Format::Xl))
+}
+
 /// Reads a recording of any kind as snapshots, until `each` says false; how it ends. `tsc_hz` is the
 /// frequency of the time stamp counter, for one that does not tell it and needs it.
 ///

@@ -156,6 +156,11 @@ fn what_is_too_short_or_has_sums_alone_is_refused() {
     // 16 windows of 50 ms.
     assert_eq!(read(|_| 1.0, 79).err(), Some(WindowsError::TooShort));
     assert!(read(|_| 1.0, 80).is_ok());
+    // A long time in which nothing happens takes no memory.
+    let mut long = Windows::default();
+    long.add(&empty()).unwrap();
+    long.add(&Snapshot { time_ns: u64::MAX, ..empty() }).unwrap();
+    assert_eq!(long.finish().err(), Some(WindowsError::NoWaits));
     let mut sums = Windows::default();
     for time in 0..100 {
         let snapshot = Snapshot { time_ns: time * 10 * MS, ..empty() };

@@ -61,8 +61,8 @@ pub(crate) struct Window {
 
 impl Window {
     fn add(&mut self, other: &Window) {
-        self.gotten_ns += other.gotten_ns;
-        self.waited_ns += other.waited_ns;
+        self.gotten_ns = self.gotten_ns.saturating_add(other.gotten_ns);
+        self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.worst_ns = self.worst_ns.max(other.worst_ns);
         for (&bound_ns, count) in &other.waits {
             *self.waits.entry(bound_ns).or_default() += count;
@@ -106,8 +106,9 @@ impl Windows {
         if !self.single {
             return Err(WindowsError::NoWaits);
         }
+        self.reach(self.length_ns().saturating_sub(1));
         // The last one is not full.
-        let full = (self.length_ns() / self.window_ns.max(1)) as usize;
+        let full = self.count();
         if full < LEAST_WINDOWS {
             return Err(WindowsError::TooShort);
         }
@@ -226,8 +227,8 @@ impl Windows {
         }
     }
 
-    /// The window of a domain at a time since the recording began.
-    fn window(&mut self, place: usize, at_ns: u64) -> &mut Window {
+    /// Makes windows longer until there are not too many up to this time.
+    fn reach(&mut self, at_ns: u64) {
         while at_ns / self.window_ns >= MOST_WINDOWS as u64 {
             self.window_ns *= 2;
             for domain in &mut self.domains {
@@ -239,6 +240,11 @@ impl Windows {
                 domain.windows = pairs.collect();
             }
         }
+    }
+
+    /// The window of a domain at a time since the recording began.
+    fn window(&mut self, place: usize, at_ns: u64) -> &mut Window {
+        self.reach(at_ns);
         let index = (at_ns / self.window_ns) as usize;
         let windows = &mut self.domains[place].windows;
         if windows.len() <= index {

@@ -44,14 +44,8 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
-    if arguments.simulated.own.is_some()
-        && let Some(input) = inputs.iter().find(|input| input.recorded.is_none())
-    {
-        let message = "`--own` says what scheduled a recorded host, and this is no recording";
-        let help =
-            "leave `--own` out, or compare recordings alone; `--policy` says what to simulate";
-        return Err(Diagnostic::of_file(&input.name, message).with_help(help).into());
-    }
+    let own = arguments.simulated.own.as_deref();
+    check_own(own, &inputs)?;
     let recordings: Vec<_> = inputs.iter().flat_map(|input| input.recordings.clone()).collect();
     let out = out.map(|out| out.beside(&recordings)).transpose()?;
     let pool = pool(within_memory(arguments.simulated.threads, &inputs))?;
@@ -98,6 +92,19 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
             overview(&results, style)
         })
     }
+}
+
+/// Nobody's scheduler was recorded but that of a recording.
+fn check_own(own: Option<&str>, inputs: &[Loaded]) -> Result<(), Failure> {
+    if own.is_some()
+        && let Some(input) = inputs.iter().find(|input| input.recorded.is_none())
+    {
+        let message = "`--own` says what scheduled a recorded host, and this is no recording";
+        let help =
+            "leave `--own` out, or compare recordings alone; `--policy` says what to simulate";
+        return Err(Diagnostic::of_file(&input.name, message).with_help(help).into());
+    }
+    Ok(())
 }
 
 /// So many runs at a time as wanted, one per CPU if nobody says, but no more than there is memory for: that of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Descriptions of virtual machines by libvirt and xl: what can be imported can be loaded.
+//! Descriptions of virtual machines by libvirt, xl and xapi: what can be imported can be loaded.
 
 use std::fmt::Write as _;
 use std::io::Cursor;
@@ -31,6 +31,16 @@ pub fn xl(bytes: &[u8]) {
     import("fuzz.cfg", bytes);
 }
 
+/// Any bytes as the parameters that `xe` prints, and as what `VCPUs-params` has.
+pub fn xapi(bytes: &[u8]) {
+    import("fuzz.txt", &[b"uuid ( RO): 1\n", bytes].concat());
+    let settings = [
+        &b"uuid ( RO): 1\nname-label ( RW): a\nVCPUs-max ( RW): 2\nVCPUs-params (MRW): "[..],
+        bytes,
+    ];
+    import("fuzz.txt", &settings.concat());
+}
+
 /// A value: mostly one that fits.
 #[derive(Arbitrary, Debug)]
 enum Content {
@@ -46,7 +56,8 @@ impl Content {
             Content::Number(number) => number.0.to_string(),
             Content::Time(us) => us.to_string(),
             Content::Set(first, more) => {
-                format!("{first}-{}", u32::from(*first) + u32::from(*more))
+                let kind = SETS[usize::from(*more) % SETS.len()];
+                format!("{kind}{first}-{}", u32::from(*first) + u32::from(*more))
             }
             Content::Name(Word(name)) => name.clone(),
         }
@@ -62,7 +73,7 @@ struct Piece {
     pieces: Vec<Piece>,
 }
 
-const ELEMENTS: [&str; 12] = [
+const ELEMENTS: [&str; 17] = [
     "name",
     "vcpu",
     "cputune",
@@ -75,10 +86,26 @@ const ELEMENTS: [&str; 12] = [
     "vcpus",
     "memory",
     "domain",
+    "vcpusched",
+    "emulatorpin",
+    "numatune",
+    "cpu",
+    "topology",
 ];
 const ATTRIBUTES: [&str; 6] = ["vcpu", "cpuset", "current", "placement", "type", "xmlns"];
-const KEYS: [&str; 8] =
-    ["name", "vcpus", "cpu_weight", "cap", "cpus", "maxvcpus", "cpus_soft", "disk"];
+const KEYS: [&str; 10] = [
+    "name",
+    "vcpus",
+    "cpu_weight",
+    "cap",
+    "cpus",
+    "maxvcpus",
+    "cpus_soft",
+    "disk",
+    "pool",
+    "budget",
+];
+const SETS: [&str; 5] = ["", "all,^", "node:", "nodes:", "all,^node:"];
 
 /// Elements and assignments that such files are made of, in any order and depth.
 pub fn pieces(bytes: &[u8]) {

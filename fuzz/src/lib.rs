@@ -15,6 +15,7 @@ mod policies;
 mod recordings;
 mod scenarios;
 mod schema;
+mod settings;
 mod telling;
 mod traces;
 mod values;
@@ -36,9 +37,11 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "scenario", run: scenarios::text, longest: 4096 },
     Target { name: "set", run: scenarios::set, longest: 256 },
+    Target { name: "settings", run: settings::text, longest: 1024 },
     Target { name: "simulation", run: scenarios::simulation, longest: 1024 },
     Target { name: "policy", run: policies::policy, longest: 256 },
     Target { name: "libvirt", run: descriptions::libvirt, longest: 4096 },
+    Target { name: "xapi", run: descriptions::xapi, longest: 2048 },
     Target { name: "xl", run: descriptions::xl, longest: 2048 },
     Target { name: "description", run: descriptions::pieces, longest: 512 },
     Target { name: "recording", run: recordings::perf, longest: 4096 },

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use steelyard_monitor::{Exposition, Interval, PerfettoTrace};
+use steelyard_monitor::{Exposition, Interval, PerfettoTrace, ProcessTimes};
 use steelyard_recording::{
     Domain, Ending, Figures, Group, Host, OtherRun, Placement, PolicyState, Recorder,
     RecordingError, Snapshot, State, Structure, ThreadEvents, Vcpu, Waits, Wake, Who, read,
 };
+use steelyard_report::{Change, Style, Windows, change_table};
 use steelyard_scenario::import_from;
 use steelyard_simulator::measure::Segment;
 
@@ -150,16 +151,22 @@ pub fn snapshots(bytes: &[u8]) {
 
     let mut trace = PerfettoTrace::new(vec![]).expect("memory takes it");
     let mut exposition = Exposition::default();
+    let mut windows = Windows::default();
     let mut last: Option<Snapshot> = None;
     for snapshot in first {
+        windows.add(&snapshot).expect("so many domains there are not");
         let mut text = String::new();
-        exposition.write(&snapshot, 0, &mut text);
+        exposition.write(&snapshot, &ProcessTimes::new(), 0, &mut text);
         check_exposition(&text);
         if let Some(last) = &last {
-            Interval::between(last, &snapshot).to_table(80);
+            Interval::between(last, &snapshot).to_table(80, true);
         }
         trace.add(snapshot.clone()).expect("memory takes it");
         last = Some(snapshot);
+    }
+    if let Ok(windows) = windows.finish() {
+        let change = Change::between(("a", &windows), ("a", &windows));
+        assert!(!change_table(&change, true, Style { width: 80, color: false }).is_empty());
     }
     import("fuzz.json.gz", trace.finish().expect("memory takes it"));
     import("fuzz.steelyard", file);

@@ -28,6 +28,15 @@ impl Unit {
         }
     }
 
+    /// A share of one pCPU's time, of a host with so many.
+    pub fn share_of(self, pcpus: u32, of_pcpu: f64) -> String {
+        percent(match self {
+            Unit::OfPcpu => of_pcpu,
+            Unit::OfHost => of_pcpu / f64::from(pcpus.max(1)),
+            Unit::PerSecond => of_pcpu * 10.0,
+        })
+    }
+
     /// Behind titles.
     fn mark(self) -> &'static str {
         match self {
@@ -49,7 +58,7 @@ pub(crate) struct Row<'a> {
 
 /// A column, but those of names and bars, which stand before all others and grow.
 pub(crate) struct Column {
-    title: &'static str,
+    pub title: &'static str,
     /// It tells shares of time, in one of the units.
     share: bool,
     pub width: usize,
@@ -78,7 +87,7 @@ const WIDEST_NAME: usize = 28;
 const WIDEST_BAR: usize = 50;
 
 /// The most important first: where there is no room the last are left out.
-pub(crate) static COLUMNS: [Column; 20] = [
+pub(crate) static COLUMNS: [Column; 22] = [
     Column {
         title: "AVG",
         share: true,
@@ -96,10 +105,18 @@ pub(crate) static COLUMNS: [Column; 20] = [
         order: |domain| domain.rates.gotten_percent,
     },
     Column {
+        title: "EMU",
+        share: true,
+        width: 5,
+        help: "CPU time of its emulator's and its input and output's threads",
+        text: |row| row.of_domain(row.share(row.domain.emulator_percent?)),
+        order: |domain| domain.emulator_percent.unwrap_or(0.0),
+    },
+    Column {
         title: "ENT",
         share: true,
         width: 6,
-        help: "entitlement: what fairness by weight would give the domain",
+        help: "what fairness by weight would give, of what VMs can get",
         text: |row| row.of_domain(row.share(row.domain.entitlement_percent)),
         order: |domain| domain.entitlement_percent,
     },
@@ -131,20 +148,28 @@ pub(crate) static COLUMNS: [Column; 20] = [
         order: |domain| domain.rates.worst_wait.as_ref().map_or(0.0, |w| w.length_ns as f64),
     },
     Column {
-        title: "SW/s",
-        share: false,
-        width: 6,
-        help: "starts on a pCPU per second",
-        text: |row| row.rates().switches_per_s.map(count),
-        order: |domain| domain.rates.switches_per_s.unwrap_or(0.0),
-    },
-    Column {
         title: "WT",
         share: false,
         width: 5,
         help: "weight; 256 is the usual one",
-        text: |row| row.of_domain(row.domain.weight.to_string()),
-        order: |domain| f64::from(domain.weight),
+        text: |row| row.of_domain(row.domain.weight?.to_string()),
+        order: |domain| f64::from(domain.weight.unwrap_or(0)),
+    },
+    Column {
+        title: "CAP%",
+        share: false,
+        width: 5,
+        help: "most CPU time that the domain may have; 0: no limit",
+        text: |row| row.of_domain(row.domain.cap_percent?.to_string()),
+        order: |domain| f64::from(domain.cap_percent.unwrap_or(0)),
+    },
+    Column {
+        title: "TIME",
+        share: false,
+        width: 8,
+        help: "CPU time gotten by all vCPUs since the source began to count",
+        text: |row| Some(long_time(row.gotten_ns())),
+        order: |domain| domain.gotten_ns as f64,
     },
     Column {
         title: "STATE",
@@ -161,6 +186,14 @@ pub(crate) static COLUMNS: [Column; 20] = [
         help: "where it runs or ran last",
         text: |row| Some(row.vcpu?.pcpu?.to_string()),
         order: |_| 0.0,
+    },
+    Column {
+        title: "SW/s",
+        share: false,
+        width: 6,
+        help: "starts on a pCPU per second",
+        text: |row| row.rates().switches_per_s.map(count),
+        order: |domain| domain.rates.switches_per_s.unwrap_or(0.0),
     },
     Column {
         title: "BLK",
@@ -185,14 +218,6 @@ pub(crate) static COLUMNS: [Column; 20] = [
         help: "weight in effect: what a governor made of it",
         text: |row| Some(row.policy(|policy| Some(policy.weight))?.to_string()),
         order: |domain| domain.of_policy(|policy| Some(policy.weight)).unwrap_or(0) as f64,
-    },
-    Column {
-        title: "CAP%",
-        share: false,
-        width: 5,
-        help: "most CPU time that the domain may have; 0: no limit",
-        text: |row| row.of_domain(row.domain.cap_percent.to_string()),
-        order: |domain| f64::from(domain.cap_percent),
     },
     Column {
         title: "PRE/s",
@@ -264,11 +289,15 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// For so many columns of characters, and these domains; columns of which nothing is known are
-    /// left out.
-    pub fn new(width: usize, interval: &Interval) -> Layout {
-        let domains = &interval.domains;
+    /// left out, and all that are not chosen, if some are.
+    pub fn new(
+        width: usize,
+        interval: &Interval,
+        domains: &[&DomainInterval],
+        chosen: Option<&[&'static Column]>,
+    ) -> Layout {
         let rows = || {
-            domains.iter().flat_map(|domain| {
+            domains.iter().flat_map(|&domain| {
                 let row = Row::of(interval, domain);
                 [row].into_iter().chain(domain.vcpus.first().map(|vcpu| row.vcpu(vcpu)))
             })
@@ -277,13 +306,16 @@ impl Layout {
             let vcpus = domain.vcpus.iter().map(|vcpu| vcpu.name.chars().count() + VCPU_INDENT);
             vcpus.chain([domain.name.chars().count() + DOMAIN_INDENT]).max()
         };
-        let longest = domains.iter().filter_map(of).max().unwrap_or(0).clamp(NAME, WIDEST_NAME);
+        let longest =
+            domains.iter().copied().filter_map(of).max().unwrap_or(0).clamp(NAME, WIDEST_NAME);
         // Rather a column less than names that nobody can tell apart.
         let name = longest.min(CERTAIN_NAME);
         let mut left = width.saturating_sub(name + 1 + BAR);
         let mut columns = vec![];
-        for column in &COLUMNS {
-            if rows().any(|row| (column.text)(row).is_some()) {
+        let all: Vec<&'static Column> = COLUMNS.iter().collect();
+        for &column in chosen.unwrap_or(&all) {
+            // What was chosen stays, seen or not.
+            if chosen.is_some() || rows().any(|row| (column.text)(row).is_some()) {
                 if left < column.width + 1 {
                     break;
                 }
@@ -331,11 +363,7 @@ impl<'a> Row<'a> {
 
     /// A share of time in its unit.
     pub fn share(self, of_pcpu: f64) -> String {
-        percent(match self.unit {
-            Unit::OfPcpu => of_pcpu,
-            Unit::OfHost => of_pcpu / f64::from(self.interval.host.pcpus.max(1)),
-            Unit::PerSecond => of_pcpu * 10.0,
-        })
+        self.unit.share_of(self.interval.host.pcpus, of_pcpu)
     }
 
     /// What a policy says of the vCPU, or of all the domain's vCPUs alike.
@@ -344,6 +372,10 @@ impl<'a> Row<'a> {
             Some(vcpu) => of(vcpu.policy.as_ref()?),
             None => self.domain.of_policy(of),
         }
+    }
+
+    pub fn gotten_ns(self) -> u64 {
+        self.vcpu.map_or(self.domain.gotten_ns, |vcpu| vcpu.gotten_ns)
     }
 
     fn of_domain(self, text: String) -> Option<String> {
@@ -382,6 +414,16 @@ pub(crate) fn count(number: f64) -> String {
         n if n < 99.95 => format!("{n:.1}"),
         n if n < 99_999.5 => format!("{n:.0}"),
         n => format!("{:.0}k", n / 1e3),
+    }
+}
+
+/// CPU time in at most eight characters: minutes and seconds, or hours and minutes.
+fn long_time(ns: u64) -> String {
+    let s = ns / 1_000_000_000;
+    match s {
+        0..6_000 => format!("{}:{:02}.{:02}", s / 60, s % 60, ns / 10_000_000 % 100),
+        6_000..3_600_000 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
+        _ => format!("{}h", s / 3600),
     }
 }
 

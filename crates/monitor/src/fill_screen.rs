@@ -5,11 +5,12 @@
 use std::collections::VecDeque;
 use std::env;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{error, fmt};
 
 use ratatui::crossterm::event::{Event, KeyEventKind};
@@ -17,10 +18,13 @@ use ratatui::crossterm::style::force_color_output;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 use crate::full_screen::{FullScreen, is_gone};
-use crate::interval::{Interval, Past};
+use crate::interval::{Interval, Past, ProcessTimes};
 use crate::screen::{Action, Looks, Screen};
+use crate::settings::Settings;
 use crate::source::{Source, SourceError, at_speed};
 use crate::tape::Tape;
+use steelyard_boundary::output::{Output, WriteFile};
+use steelyard_boundary::text::told;
 use steelyard_recording::Snapshot;
 
 /// A signal is heeded within this time.
@@ -40,7 +44,8 @@ const ATTEND: Duration = Duration::from_millis(500);
 /// How soon the second look comes: the first screen is not to wait for a whole interval.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Shows what `open` opens until the person quits, or `asked` is set.
+/// Shows what `open` opens until the person quits, or `asked` is set; with colours or not, as the settings say, and
+/// whether who is no virtual machine is shown too.
 ///
 /// # Errors
 /// Those of `open`, and [`ScreenError`].
@@ -48,9 +53,10 @@ pub fn fill_screen<E: From<ScreenError> + Send + 'static>(
     open: impl FnOnce() -> Result<Source, E> + Send + 'static,
     interval: Duration,
     speed: f64,
-    color: bool,
+    looks: (bool, Settings, bool),
     asked: &AtomicBool,
 ) -> Result<(), E> {
+    let (color, settings, all) = looks;
     let (to_feed, requests) = channel();
     let (to_screen, answers) = channel();
     // It may never answer again: nobody waits for its end.
@@ -81,7 +87,7 @@ pub fn fill_screen<E: From<ScreenError> + Send + 'static>(
         position: (0, 0),
     };
     force_color_output(color);
-    let screen = Screen::new(Looks::of_terminal(color));
+    let screen = Screen::new(Looks::of_terminal(color), settings, all);
     match show(clock, screen, &to_feed, &answers, asked) {
         // As if somebody had closed it: there is nobody to tell.
         Err(ScreenError::Terminal(_)) if is_gone() => Ok(()),
@@ -148,6 +154,11 @@ fn show<E>(
             };
             match action {
                 Action::Quit => return Ok(()),
+                Action::Write => {
+                    let remark = write_shown(&screen, asked);
+                    screen.say(remark);
+                }
+                Action::Keep => screen.say(keep(&screen)),
                 Action::Suspend => suspended.store(true, Ordering::Relaxed),
                 action => clock.act(action),
             }
@@ -157,6 +168,29 @@ fn show<E>(
         }
     }
     Ok(())
+}
+
+/// Writes what is shown to a file in the current directory; what became of it.
+fn write_shown(screen: &Screen, asked: &AtomicBool) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let name = format!("steelyard-top-{now}.csv");
+    let text = screen.to_csv();
+    let content: WriteFile = Box::new(|file| file.write_all(text.as_bytes()));
+    let written =
+        Output::file(Path::new(&name), &[]).and_then(|output| output.write(&mut [content], asked));
+    match written {
+        Ok(()) => format!("wrote {name}"),
+        Err(error) => format!("not written: {error}"),
+    }
+}
+
+/// Keeps the columns; what became of it.
+fn keep(screen: &Screen) -> String {
+    match screen.settings().write() {
+        Ok(Some(path)) => format!("kept in {}", told(path)),
+        Ok(None) => "not kept: there is no home directory".to_owned(),
+        Err(error) => format!("not kept: {error}"),
+    }
 }
 
 /// When what is asked of the source.
@@ -326,7 +360,7 @@ fn feed<E>(
 #[allow(clippy::large_enum_variant)]
 enum Feed {
     /// And the snapshot before.
-    Live(Source, Option<Snapshot>),
+    Live(Source, Option<(Snapshot, ProcessTimes)>),
     Tape(Tape),
 }
 
@@ -341,7 +375,8 @@ impl Feed {
             mut live => {
                 live.set_states(false);
                 let last = live.sample(&AtomicBool::new(false)).map_err(ScreenError::Source)?;
-                Ok(Feed::Live(live, last))
+                let processes = live.processes();
+                Ok(Feed::Live(live, last.map(|last| (last, processes))))
             }
         }
     }
@@ -361,10 +396,10 @@ impl Feed {
             Feed::Live(source, last) => {
                 source.set_states(request.states);
                 let now = source.sample(&AtomicBool::new(false)).map_err(ScreenError::Source)?;
-                let interval = match (&last, &now) {
-                    (Some(last), Some(now)) => Some(Interval::between(last, now)),
-                    _ => None,
-                };
+                let now = now.map(|now| (now, source.processes()));
+                let interval = last.as_ref().zip(now.as_ref()).map(|(last, now)| {
+                    Interval::between(&last.0, &now.0).with_processes(&last.1, &now.1)
+                });
                 *last = now;
                 Ok(((interval, vec![]), (0, 0)))
             }

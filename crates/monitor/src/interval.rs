@@ -10,9 +10,8 @@ use steelyard_simulator::measure::{DomainMeasure, TimeMeasure, VcpuMeasure, Wait
 use steelyard_simulator::measure::{Segment, WorstWait};
 use steelyard_simulator::{Usable, entitle, quantile_ns};
 
-use steelyard_recording::merged;
 use steelyard_recording::{
-    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure,
+    Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, merged, qemu, weight,
 };
 
 /// The host over an interval.
@@ -26,6 +25,8 @@ pub struct Interval {
     pub length_ns: u64,
     /// How busy each pCPU was, in percent.
     pub pcpus_busy_percent: Vec<f64>,
+    /// What ran beside virtual machines, in percent of one pCPU.
+    pub rest_percent: f64,
     /// The domains that were there at its end, then those that were not any more.
     pub domains: Vec<DomainInterval>,
     /// Single runs and waits that ended within it.
@@ -78,12 +79,18 @@ pub struct DomainInterval {
     pub id: u64,
     /// Name.
     pub name: String,
-    /// Weight.
-    pub weight: u32,
-    /// Most CPU time, in percent of one pCPU; 0: no limit.
-    pub cap_percent: u32,
-    /// What weighted max-min fairness gives it, in percent of one pCPU.
+    /// Whether it is a virtual machine; in recordings of a kernel other processes are domains too.
+    pub virtual_machine: bool,
+    /// Weight; none: not known.
+    pub weight: Option<u32>,
+    /// Most CPU time, in percent of one pCPU; 0: no limit; none: not known.
+    pub cap_percent: Option<u32>,
+    /// What weighted max-min fairness gives it of what virtual machines can get, in percent of one pCPU.
     pub entitlement_percent: f64,
+    /// Of its emulator's and its input and output's threads, in percent of one pCPU; none: not seen.
+    pub emulator_percent: Option<f64>,
+    /// CPU time gotten by all its vCPUs since the source began to count.
+    pub gotten_ns: u64,
     /// It began within the interval, or was seen in it first.
     pub began: bool,
     /// It ended within the interval.
@@ -93,7 +100,14 @@ pub struct DomainInterval {
     pub rates: Rates,
     /// Each vCPU.
     pub vcpus: Vec<VcpuInterval>,
+    /// All of these were there before.
+    #[serde(skip)]
+    complete: bool,
 }
+
+/// CPU time of whole processes by the number of the domain that each is, up to a snapshot: vCPUs, emulator,
+/// input and output.
+pub type ProcessTimes = HashMap<u64, u64>;
 
 /// A vCPU over an interval.
 #[derive(Clone, Debug, Serialize)]
@@ -102,6 +116,8 @@ pub struct VcpuInterval {
     pub id: u64,
     /// Name.
     pub name: String,
+    /// CPU time gotten since the source began to count.
+    pub gotten_ns: u64,
     /// What it does at the end.
     pub state: Option<State>,
     /// Where it runs or ran last.
@@ -155,25 +171,29 @@ impl Interval {
         let before: HashMap<(u64, u64), &Figures> =
             if same { HashMap::new() } else { vcpus_of(from).collect() };
         let mut figures = to.vcpus.iter().enumerate();
+        let knows = Knows::of(&to.structure);
         let domains = to.structure.domains.iter().map(|domain| {
+            let mut complete = true;
             let vcpus = domain.vcpus.iter().zip(figures.by_ref()).map(|(vcpu, (index, now))| {
                 let last = match same {
                     true => from.vcpus.get(index),
                     false => before.get(&(domain.id, vcpu.id)).copied(),
                 };
+                complete &= last.is_some();
                 VcpuInterval {
                     id: vcpu.id,
                     name: vcpu.name.clone(),
+                    gotten_ns: now.gotten_ns,
                     state: now.state,
                     pcpu: now.pcpu,
                     policy: now.policy.clone(),
                     rates: Rates::between(last, now, length_ns),
                 }
             });
-            DomainInterval::new(domain, vcpus.collect())
+            let vcpus = vcpus.collect();
+            DomainInterval { complete, ..DomainInterval::new(domain, vcpus, &knows) }
         });
         let mut domains: Vec<_> = domains.collect();
-        entitle_all(&mut domains, to.structure.host.pcpus);
         if !same {
             let ids = |structure: &Structure| -> HashSet<u64> {
                 structure.domains.iter().map(|domain| domain.id).collect()
@@ -185,18 +205,51 @@ impl Interval {
             let gone = from.structure.domains.iter().filter(|domain| !now.contains(&domain.id));
             domains.extend(gone.map(|domain| DomainInterval {
                 ended: true,
-                ..DomainInterval::new(domain, vec![])
+                ..DomainInterval::new(domain, vec![], &Knows::of(&from.structure))
             }));
         }
         let Past { pcpus_busy_percent, timeline } = Past::between(from, to);
-        Interval {
+        let mut interval = Interval {
             host: to.structure.host.clone(),
             time_ns: to.time_ns,
             length_ns,
             pcpus_busy_percent,
+            rest_percent: 0.0,
             domains,
             timeline,
+        };
+        interval.divide();
+        interval
+    }
+
+    /// The same with what else belongs to virtual machines, where its source sees it: their processes' times
+    /// at its beginning and its end.
+    #[must_use]
+    pub fn with_processes(mut self, from: &ProcessTimes, to: &ProcessTimes) -> Interval {
+        for domain in self.domains.iter_mut().filter(|domain| domain.complete) {
+            let Some((from_ns, to_ns)) = from.get(&domain.id).zip(to.get(&domain.id)) else {
+                continue;
+            };
+            let all = percent(to_ns.saturating_sub(*from_ns), self.length_ns);
+            domain.emulator_percent = Some((all - domain.rates.gotten_percent).max(0.0));
         }
+        self.divide();
+        self
+    }
+
+    /// What is left beside virtual machines, and what each is entitled to of what they can get.
+    fn divide(&mut self) {
+        let busy: f64 = self.pcpus_busy_percent.iter().sum();
+        let machines = self.domains.iter().filter(|domain| domain.virtual_machine);
+        let of_machines: f64 = machines
+            .clone()
+            .map(|domain| domain.rates.gotten_percent + domain.emulator_percent.unwrap_or(0.0))
+            .sum();
+        self.rest_percent = (busy - of_machines).max(0.0);
+        // Emulators run for machines, but not as their vCPUs.
+        let emulators: f64 = machines.filter_map(|domain| domain.emulator_percent).sum();
+        let taken = self.rest_percent + emulators;
+        entitle_all(&mut self.domains, self.host.pcpus, taken);
     }
 
     /// When it began, since the source began.
@@ -210,18 +263,54 @@ impl Interval {
     }
 }
 
+/// How sentences begin that say that weights or caps are not seen, of all domains.
+const NO_WEIGHTS: [&str; 2] = ["Weights and caps:", "Names, weights and caps"];
+const NO_CAPS: &str = "Control groups, caps";
+
+/// What a source tells of its domains.
+struct Knows {
+    weights: bool,
+    caps: bool,
+    /// Threads by their names: only who has one that is called as a vCPU is a virtual machine.
+    names: bool,
+}
+
+impl Knows {
+    fn of(structure: &Structure) -> Knows {
+        let unseen = |begin: &str| structure.host.unseen.iter().any(|it| it.starts_with(begin));
+        let weights = !NO_WEIGHTS.iter().any(|begin| unseen(begin));
+        let names = structure.domains.iter().any(has_vcpu);
+        Knows { weights, caps: weights && !unseen(NO_CAPS), names }
+    }
+}
+
+/// Whether a thread of it is called as QEMU calls those of vCPUs.
+fn has_vcpu(domain: &Domain) -> bool {
+    domain.vcpus.iter().any(|vcpu| qemu::vcpu_number(&vcpu.name).is_some())
+}
+
+/// What no figure tells whether a source could see it.
+pub(crate) fn knows_weights(structure: &Structure) -> (bool, bool) {
+    let Knows { weights, caps, .. } = Knows::of(structure);
+    (weights, caps)
+}
+
 impl DomainInterval {
-    fn new(domain: &Domain, vcpus: Vec<VcpuInterval>) -> DomainInterval {
+    fn new(domain: &Domain, vcpus: Vec<VcpuInterval>, knows: &Knows) -> DomainInterval {
         DomainInterval {
             id: domain.id,
             name: domain.name.clone(),
-            weight: domain.weight,
-            cap_percent: domain.cap_percent,
+            virtual_machine: !knows.names || has_vcpu(domain),
+            weight: knows.weights.then_some(domain.weight),
+            cap_percent: knows.caps.then_some(domain.cap_percent),
             entitlement_percent: 0.0,
+            emulator_percent: None,
+            gotten_ns: vcpus.iter().fold(0, |sum, vcpu| vcpu.gotten_ns.saturating_add(sum)),
             began: false,
             ended: false,
             rates: Rates::together(vcpus.iter().map(|vcpu| &vcpu.rates)),
             vcpus,
+            complete: false,
         }
     }
 
@@ -300,38 +389,56 @@ impl Rates {
     }
 }
 
-/// As the simulator entitles domains.
-fn entitle_all(domains: &mut [DomainInterval], pcpus: u32) {
-    // Percent become ns of an interval of this length.
-    let time = |rates: &Rates| TimeMeasure {
-        gotten_ns: (rates.gotten_percent * 1e7) as u64,
-        waited_ns: (rates.waited_percent.unwrap_or(0.0) * 1e7) as u64,
-        blocked_ns: (rates.blocked_percent.unwrap_or(0.0) * 1e7) as u64,
-        waits: Measured::default(),
-        ..TimeMeasure::default()
+/// As the simulator entitles domains. Who is no virtual machine has what it took, which is among `taken`: before
+/// all others, in percent of one pCPU.
+fn entitle_all(domains: &mut [DomainInterval], pcpus: u32, taken: f64) {
+    let time = |gotten: f64, waited: f64, blocked: f64| {
+        // Percent become ns of an interval of this length.
+        let ns = |percent: f64| (percent * 1e7) as u64;
+        let (gotten_ns, waited_ns, blocked_ns) = (ns(gotten), ns(waited), ns(blocked));
+        let waits = Measured::default();
+        VcpuMeasure {
+            time: TimeMeasure { gotten_ns, waited_ns, blocked_ns, waits, ..TimeMeasure::default() },
+        }
     };
-    let measure = |domain: &DomainInterval| DomainMeasure {
+    let measure = |weight, share_percent, vcpus| DomainMeasure {
         name: String::new(),
-        weight: domain.weight,
-        cap_percent: domain.cap_percent,
-        share_percent: domain.rates.gotten_percent,
+        weight,
+        cap_percent: 0,
+        share_percent,
         entitlement_percent: 0.0,
         time: TimeMeasure::default(),
-        vcpus: domain.vcpus.iter().map(|vcpu| VcpuMeasure { time: time(&vcpu.rates) }).collect(),
+        vcpus,
         tasks: vec![],
         unhonoured: vec![],
     };
-    let usable = |domain: &DomainInterval| {
+    let usable = |percent| Usable { percent, pcpus: None, ungrouped: false };
+    // A pCPU at a time, with more weight than all others together can have.
+    let parts = (0..pcpus).map(|pcpu| (taken - 100.0 * f64::from(pcpu)).clamp(0.0, 100.0));
+    let parts = parts.filter(|part| *part > 0.0).map(|part| time(part, 0.0, 100.0 - part));
+    let mut measures = vec![measure(u32::MAX, taken, parts.collect())];
+    let mut limits = vec![usable(100.0 * f64::from(pcpus))];
+    for domain in domains.iter_mut() {
+        domain.entitlement_percent = domain.rates.gotten_percent;
+        if !domain.virtual_machine {
+            continue;
+        }
+        let vcpus = domain.vcpus.iter().map(|VcpuInterval { rates, .. }| {
+            let [waited, blocked] =
+                [rates.waited_percent, rates.blocked_percent].map(|it| it.unwrap_or(0.0));
+            time(rates.gotten_percent, waited, blocked)
+        });
+        let weight = domain.weight.unwrap_or(weight::USUAL as u32);
+        measures.push(measure(weight, domain.rates.gotten_percent, vcpus.collect()));
         let vcpus = 100.0 * domain.vcpus.len() as f64;
-        let percent = match domain.cap_percent {
-            0 => vcpus,
-            cap => vcpus.min(f64::from(cap)),
-        };
-        Usable { percent, pcpus: None, ungrouped: false }
-    };
-    let mut measures: Vec<_> = domains.iter().map(measure).collect();
-    entitle(&mut measures, &domains.iter().map(usable).collect::<Vec<_>>(), pcpus);
-    for (domain, measure) in domains.iter_mut().zip(measures) {
+        limits.push(usable(match domain.cap_percent {
+            None | Some(0) => vcpus,
+            Some(cap) => vcpus.min(f64::from(cap)),
+        }));
+    }
+    entitle(&mut measures, &limits, pcpus);
+    let machines = domains.iter_mut().filter(|domain| domain.virtual_machine);
+    for (domain, measure) in machines.zip(&measures[1..]) {
         domain.entitlement_percent = measure.entitlement_percent;
     }
 }

@@ -20,6 +20,7 @@ use std::{error, fmt, io};
 use rustix::param::clock_ticks_per_second;
 use steelyard_boundary::text::{LONGEST, short, told};
 
+use crate::interval::ProcessTimes;
 use crate::observed::Observed;
 use crate::open_files;
 use steelyard_recording::qemu;
@@ -56,6 +57,7 @@ pub struct LinuxSource {
     left_out_told: usize,
     samples: u64,
     processes: BTreeMap<u32, Process>,
+    times: ProcessTimes,
     structure: Option<Arc<Structure>>,
 }
 
@@ -65,6 +67,8 @@ struct Process {
     seen_at: u64,
     /// If it has vCPUs.
     domain: Option<Tracked>,
+    /// If it is a helper of the kernel's for another: that one, and its times.
+    helps: Option<(u32, File)>,
     /// vCPUs for which there was no room.
     left_out: usize,
 }
@@ -73,6 +77,10 @@ struct Tracked {
     /// Its vCPUs are those of `threads`.
     domain: Domain,
     threads: Vec<Thread>,
+    /// Of the whole process.
+    stat: Option<File>,
+    /// Whether its control groups could be read.
+    knows_groups: bool,
 }
 
 /// How a domain is held.
@@ -81,11 +89,13 @@ struct Held {
     cap_percent: u32,
     /// By nothing: each vCPU has the weight for itself.
     ungrouped: bool,
+    /// Whether that is more than a guess.
+    known: bool,
 }
 
 impl Default for Held {
     fn default() -> Held {
-        Held { weight: weight::USUAL as u32, cap_percent: 0, ungrouped: false }
+        Held { weight: weight::USUAL as u32, cap_percent: 0, ungrouped: false, known: false }
     }
 }
 
@@ -124,6 +134,7 @@ impl LinuxSource {
             left_out_told: 0,
             samples: 0,
             processes: BTreeMap::new(),
+            times: ProcessTimes::new(),
             structure: None,
         };
         source.idle_ns()?;
@@ -171,6 +182,29 @@ impl LinuxSource {
         self.left_out
     }
 
+    /// CPU time of all threads of each process that is a domain, and of its helpers in the kernel, up to the last
+    /// snapshot.
+    #[must_use]
+    pub fn processes(&self) -> ProcessTimes {
+        self.times.clone()
+    }
+
+    fn read_times(&mut self) {
+        self.times.clear();
+        for (&pid, process) in &self.processes {
+            let stat = process.domain.as_ref().and_then(|tracked| tracked.stat.as_ref());
+            if let Some(ns) = stat.and_then(process_ns) {
+                *self.times.entry(pid.into()).or_default() += ns;
+            }
+            if let Some((helped, stat)) = &process.helps
+                && self.processes.get(helped).is_some_and(|helped| helped.domain.is_some())
+                && let Some(ns) = process_ns(stat)
+            {
+                *self.times.entry((*helped).into()).or_default() += ns;
+            }
+        }
+    }
+
     /// The next snapshot: now.
     ///
     /// # Errors
@@ -187,7 +221,7 @@ impl LinuxSource {
         }
         let mut vcpus = vec![];
         for process in self.processes.values_mut() {
-            let Some(Tracked { domain, threads }) = &mut process.domain else { continue };
+            let Some(Tracked { domain, threads, .. }) = &mut process.domain else { continue };
             let all = threads.len();
             let mut kept = vec![];
             let mut ids = domain.vcpus.iter().map(|vcpu| vcpu.id);
@@ -209,6 +243,7 @@ impl LinuxSource {
                 process.links = STALE;
             }
         }
+        self.read_times();
         self.samples += 1;
         let lost = self.observed.as_ref().map_or(0, Observed::lost);
         if lost > self.lost {
@@ -269,11 +304,14 @@ impl LinuxSource {
                 Some(known) if known.links == links && !due => known,
                 known => {
                     room += known.as_ref().map_or(0, Process::vcpus);
-                    let known = known.and_then(|known| known.domain);
+                    let (known, helps) = match known {
+                        Some(known) => (known.domain, known.helps),
+                        None => (None, self.helps(pid)),
+                    };
                     let was = known.as_ref().map(|known| known.domain.clone());
                     let (domain, left_out) = self.look(pid, &tasks, known, room.min(DOMAIN_VCPUS));
                     changed |= was.as_ref() != domain.as_ref().map(|tracked| &tracked.domain);
-                    let process = Process { links, seen_at, domain, left_out };
+                    let process = Process { links, seen_at, domain, helps, left_out };
                     room -= process.vcpus().min(room);
                     process
                 }
@@ -319,16 +357,19 @@ impl LinuxSource {
         let mut left_out = found.len().saturating_sub(most);
         found.truncate(most);
         let Some((_, _, first)) = found.first() else { return (None, left_out) };
-        let Held { weight, cap_percent, ungrouped } = self.held(first, found.len() as u32);
+        let Held { weight, cap_percent, ungrouped, known: knows_groups } =
+            self.held(first, found.len() as u32);
         let name = match &known {
             Some(known) => known.domain.name.clone(),
             None => self.domain_name(pid),
         };
-        let mut open: BTreeMap<u64, Thread> = known
-            .map(|Tracked { domain, threads }| {
-                domain.vcpus.iter().map(|vcpu| vcpu.id).zip(threads).collect()
-            })
-            .unwrap_or_default();
+        let mut open = BTreeMap::new();
+        let mut stat = None;
+        if let Some(known) = known {
+            open.extend(known.domain.vcpus.iter().map(|vcpu| vcpu.id).zip(known.threads));
+            stat = known.stat;
+        }
+        let stat = stat.or_else(|| File::open(self.proc.join(pid.to_string()).join("stat")).ok());
         let (mut vcpus, mut threads) = (vec![], vec![]);
         for (_, vcpu, path) in found {
             let thread = match open.remove(&vcpu.id) {
@@ -349,8 +390,16 @@ impl LinuxSource {
         }
         let id = pid.into();
         let domain = Domain { id, name, weight, ungrouped, cap_percent, vcpus };
-        let tracked = Tracked { domain, threads };
+        let tracked = Tracked { domain, threads, stat, knows_groups };
         ((!tracked.threads.is_empty()).then_some(tracked), left_out)
+    }
+
+    /// Whom a thread of the kernel helps: `vhost-PID`, of kernels before 6.4, is a process of its own.
+    fn helps(&self, pid: u32) -> Option<(u32, File)> {
+        let process = self.proc.join(pid.to_string());
+        let name = fs::read_to_string(process.join("comm")).ok()?;
+        let helped = name.trim_end().strip_prefix("vhost-")?.parse().ok()?;
+        Some((helped, File::open(process.join("stat")).ok()?))
     }
 
     /// What QEMU calls the VM, or else the name of the process.
@@ -381,9 +430,13 @@ impl LinuxSource {
             return Held::default();
         };
         let version_1 = !controllers.is_empty();
-        let root = self.groups.join(controllers);
-        let (mut chosen_weight, mut cap_percent, mut ungrouped) = (None, u64::MAX, true);
+        // A hierarchy of several controllers is mounted under one order of them, and linked to under each name.
+        let roots = if version_1 { vec![controllers, "cpu"] } else { vec!["", "unified"] };
         let path = Path::new(path.trim_start_matches('/'));
+        let root =
+            roots.iter().map(|root| self.groups.join(root)).find(|it| it.join(path).is_dir());
+        let Some(root) = root else { return Held::default() };
+        let (mut chosen_weight, mut cap_percent, mut ungrouped) = (None, u64::MAX, true);
         for group in path.ancestors().filter(|group| !group.as_os_str().is_empty()) {
             let read = |file: &str| fs::read_to_string(root.join(group).join(file)).ok();
             let number = |text: String| text.trim().parse::<u64>().ok();
@@ -417,6 +470,7 @@ impl LinuxSource {
             cap_percent: u32::try_from(cap_percent).unwrap_or(u32::MAX),
             // Where a session is a group of its own it holds them.
             ungrouped: ungrouped && !self.groups_sessions(),
+            known: true,
         }
     }
 
@@ -445,11 +499,13 @@ impl LinuxSource {
                 DOMAIN_VCPUS, self.room
             ));
         }
-        let known = ["cgroup.controllers", "cpu/cpu.shares", "cpu,cpuacct/cpu.shares"];
-        if !known.iter().any(|file| self.groups.join(file).exists()) {
-            unseen.push("Weights and caps: there are no control groups.".to_owned());
-        }
         let tracked = self.processes.values().filter_map(|process| process.domain.as_ref());
+        if let Some(tracked) = tracked.clone().find(|tracked| !tracked.knows_groups) {
+            unseen.push(format!(
+                "Weights and caps: the control groups of {} are not where they should be.",
+                told(&tracked.domain.name)
+            ));
+        }
         Structure {
             host: Host {
                 name: name(read("hostname")).unwrap_or_else(|| "this host".to_owned()),
@@ -526,6 +582,16 @@ impl Thread {
         // The state is the third word of all, the pCPU the 39th.
         Some((state, words.nth(35)?.parse().ok()?))
     }
+}
+
+/// CPU time of a process, which the kernel tells in ticks, from its `stat`.
+fn process_ns(stat: &File) -> Option<u64> {
+    let mut buffer = [0; 1024];
+    let (_, stat) = read(stat, &mut buffer)?.rsplit_once(") ")?;
+    // The state is the third word of all; 14th and 15th are the times in user space and in the kernel.
+    let ticks: Vec<u64> = stat.split(' ').skip(11).take(2).flat_map(str::parse).collect();
+    let tick_ns = 1_000_000_000 / clock_ticks_per_second().max(1);
+    (ticks.len() == 2).then(|| ticks.iter().sum::<u64>().saturating_mul(tick_ns))
 }
 
 fn read<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {

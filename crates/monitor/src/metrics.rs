@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use steelyard_boundary::text::harmless;
 
+use crate::interval::{ProcessTimes, knows_weights};
 use steelyard_recording::{Domain, Figures, PolicyState, Snapshot, Structure};
 
 /// The media type of what [`Exposition`] writes.
@@ -48,13 +49,30 @@ pub struct Exposition {
 
 impl Exposition {
     /// Appends a snapshot. `left_out` vCPUs are not in it, because its source had no room for them.
-    pub fn write(&mut self, snapshot: &Snapshot, left_out: usize, out: &mut String) {
+    /// `processes` is what else is known of it.
+    pub fn write(
+        &mut self,
+        snapshot: &Snapshot,
+        processes: &ProcessTimes,
+        left_out: usize,
+        out: &mut String,
+    ) {
         self.set_structure(&snapshot.structure);
         let mut idle = Family::counter(out, "pcpu_idle_seconds", "Time in which no task ran");
         for (pcpu, &idle_ns) in snapshot.idle_ns.iter().enumerate().take(PCPUS) {
             idle.sample(&format!("pcpu=\"{pcpu}\""), Seconds(idle_ns));
         }
         self.write_domains(snapshot, out);
+        if !processes.is_empty() {
+            let help =
+                "CPU time of all threads of the virtual machine: vCPUs, emulator, input and output";
+            let mut family = Family::counter(out, "domain_process_seconds", help);
+            for (domain, labels) in snapshot.structure.domains.iter().zip(&self.domains) {
+                if let Some(&ns) = processes.get(&domain.id) {
+                    family.sample(labels, Seconds(ns));
+                }
+            }
+        }
         self.write_vcpus(snapshot, out);
         self.write_waits(snapshot, out);
         let help = "Single runs and waits that are missing: there was no room for them";
@@ -73,15 +91,21 @@ impl Exposition {
 
     fn write_domains(&self, snapshot: &Snapshot, out: &mut String) {
         let domains = &snapshot.structure.domains;
-        let mut gauge = |name, help, value: fn(&Domain) -> u32| {
+        // What is not known is not told.
+        let (knows_weights, knows_caps) = knows_weights(&snapshot.structure);
+        let mut gauge = |known: bool, name, help, value: fn(&Domain) -> u32| {
+            if !known {
+                return;
+            }
             let mut family = Family::gauge(out, name, help);
             for (domain, labels) in domains.iter().zip(&self.domains) {
                 family.sample(labels, value(domain));
             }
         };
-        gauge("domain_weight", "Weight, 256 being the usual one", |domain| domain.weight);
+        let help = "Weight, 256 being the usual one";
+        gauge(knows_weights, "domain_weight", help, |domain| domain.weight);
         let help = "Most CPU time, in percent of one pCPU; 0: no limit";
-        gauge("domain_cap_percent", help, |domain| domain.cap_percent);
+        gauge(knows_caps, "domain_cap_percent", help, |domain| domain.cap_percent);
 
         // Of the domain, though it is told with each vCPU.
         let policies =
@@ -322,7 +346,7 @@ mod tests {
             lost: 3,
         };
         let mut text = String::new();
-        Exposition::default().write(&snapshot, 0, &mut text);
+        Exposition::default().write(&snapshot, &ProcessTimes::new(), 0, &mut text);
         for line in [
             "# TYPE steelyard_pcpu_idle_seconds counter",
             "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.250000000",

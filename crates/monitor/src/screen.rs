@@ -10,8 +10,10 @@ use ratatui::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
-use crate::columns::{Column, Row, Unit};
+use crate::columns::{COLUMNS, Column, Row, Unit};
 use crate::interval::{DomainInterval, Interval, Past, Timeline, VcpuInterval};
+use crate::settings::Settings;
+use crate::table::to_csv;
 
 /// How many intervals the pCPUs' history goes back, at most.
 pub(crate) const HISTORY: usize = 200;
@@ -51,6 +53,10 @@ pub enum Action {
     Faster,
     /// Half as often; of a recording, half as fast.
     Slower,
+    /// To write what is shown into a file.
+    Write,
+    /// To keep the columns that were chosen.
+    Keep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,7 @@ pub(crate) enum View {
     Domains,
     Pcpus,
     Vcpu,
+    Columns,
     Help,
 }
 
@@ -90,16 +97,23 @@ pub struct Screen {
     /// The columns that are shown, and where each ends.
     pub(crate) shown: Vec<(usize, &'static Column)>,
     pub(crate) unit: Unit,
+    pub(crate) settings: Settings,
+    /// The line of the columns to choose from.
+    pub(crate) column: usize,
+    /// Who is no virtual machine is shown too.
+    pub(crate) all: bool,
     pub(crate) filter: String,
     pub(crate) typing: bool,
     pub(crate) paused: bool,
     /// Where in a recording, how fast.
     pub(crate) status: String,
+    /// What became of a wish.
+    pub(crate) remark: Option<String>,
 }
 
 impl Screen {
-    /// With nothing to show yet.
-    pub fn new(looks: Looks) -> Screen {
+    /// With nothing to show yet; `all` is who is no virtual machine, too.
+    pub fn new(looks: Looks, settings: Settings, all: bool) -> Screen {
         Screen {
             looks,
             view: View::Domains,
@@ -116,10 +130,14 @@ impl Screen {
             reversed: false,
             shown: vec![],
             unit: Unit::default(),
+            settings,
+            column: 0,
+            all,
             filter: String::new(),
             typing: false,
             paused: false,
             status: String::new(),
+            remark: None,
         }
     }
 
@@ -209,6 +227,7 @@ impl Screen {
 
     /// Answers a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
+        self.remark = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Action::Quit,
@@ -217,21 +236,16 @@ impl Screen {
             };
         }
         if self.typing {
-            match key.code {
-                KeyCode::Char(letter) => self.filter.push(letter),
-                KeyCode::Backspace => drop(self.filter.pop()),
-                KeyCode::Enter => self.typing = false,
-                KeyCode::Esc => {
-                    self.typing = false;
-                    self.filter.clear();
-                }
-                _ => {}
-            }
+            self.type_filter(key.code);
             return Action::Draw;
+        }
+        if self.view == View::Columns
+            && let Some(action) = self.columns_key(key.code)
+        {
+            return action;
         }
         match key.code {
             KeyCode::Char('q') => return Action::Quit,
-            KeyCode::Char(' ') => return Action::Pause,
             KeyCode::Char('+' | '=') => return Action::Faster,
             KeyCode::Char('-') => return Action::Slower,
             KeyCode::Char('.') => return Action::Step(1),
@@ -245,6 +259,10 @@ impl Screen {
             KeyCode::Char('p') => self.toggle(View::Pcpus),
             KeyCode::Char('v') => self.toggle(View::Vcpu),
             KeyCode::Esc if self.view == View::Domains => self.filter.clear(),
+            KeyCode::Char(' ') => return Action::Pause,
+            KeyCode::Char('w') => return Action::Write,
+            KeyCode::Char('c') => self.toggle(View::Columns),
+            KeyCode::Char('o') => self.all = !self.all,
             KeyCode::Esc => self.toggle(self.view),
             KeyCode::Char('/') => {
                 self.scrolled = 0;
@@ -274,6 +292,33 @@ impl Screen {
             _ => {}
         }
         Action::Draw
+    }
+
+    fn type_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Char(letter) => self.filter.push(letter),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                self.filter.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// What a key means where columns are chosen, if it is another than elsewhere.
+    fn columns_key(&mut self, key: KeyCode) -> Option<Action> {
+        match key {
+            KeyCode::Esc | KeyCode::Char('c') => {
+                self.toggle(View::Columns);
+                return Some(Action::Keep);
+            }
+            KeyCode::Char(' ') | KeyCode::Enter => self.turn_column(),
+            KeyCode::Char('d') => self.settings.choose(None),
+            _ => return None,
+        }
+        Some(Action::Draw)
     }
 
     /// Answers the mouse: a click chooses a row, a click on the chosen one unfolds it, a click on a
@@ -334,6 +379,10 @@ impl Screen {
     fn go(&mut self, rows: isize) {
         match self.view {
             View::Domains | View::Vcpu => self.choose(rows),
+            View::Columns => {
+                let last = COLUMNS.len() - 1;
+                self.column = self.column.saturating_add_signed(rows).min(last);
+            }
             View::Pcpus | View::Help => self.scrolled = self.scrolled.saturating_add_signed(rows),
         }
     }
@@ -342,8 +391,21 @@ impl Screen {
     fn page(&mut self, rows: isize) {
         match self.view {
             View::Domains => self.choose(rows),
+            View::Columns => self.go(rows),
             _ => self.scrolled = self.scrolled.saturating_add_signed(rows),
         }
+    }
+
+    /// Shows the column of the line, or does not; the order is that of the list.
+    fn turn_column(&mut self) {
+        let shown = self.settings.columns();
+        let now: Vec<&'static Column> =
+            shown.unwrap_or_else(|| self.shown.iter().map(|(_, column)| *column).collect());
+        let turned = &COLUMNS[self.column.min(COLUMNS.len() - 1)];
+        let has = |columns: &[&Column], one: &Column| columns.iter().any(|it| ptr::eq(*it, one));
+        let wanted: Vec<&'static Column> =
+            COLUMNS.iter().filter(|&column| has(&now, column) != ptr::eq(column, turned)).collect();
+        self.settings.choose(Some(&wanted));
     }
 
     fn fold(&mut self, key: KeyCode) {
@@ -377,11 +439,13 @@ impl Screen {
     }
 
     /// The domains that are shown, in order.
-    fn domains(&self) -> Vec<&DomainInterval> {
+    pub(crate) fn domains(&self) -> Vec<&DomainInterval> {
         let filter = self.filter.to_lowercase();
         let domains = self.interval.iter().flat_map(|interval| &interval.domains);
-        let mut domains: Vec<_> =
-            domains.filter(|domain| domain.name.to_lowercase().contains(&filter)).collect();
+        let mut domains: Vec<_> = domains
+            .filter(|domain| self.all || domain.virtual_machine)
+            .filter(|domain| domain.name.to_lowercase().contains(&filter))
+            .collect();
         if let Some(Column { order, .. }) = self.sort {
             domains.sort_by(|a, b| order(b).total_cmp(&order(a)));
         }
@@ -400,6 +464,24 @@ impl Screen {
             [row].into_iter().chain(vcpus.map(move |vcpu| row.vcpu(vcpu)))
         });
         rows.collect()
+    }
+
+    /// The rows and columns that are shown, as CSV.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let columns: Vec<&Column> = self.shown.iter().map(|(_, column)| *column).collect();
+        to_csv(&self.rows(), &columns, true)
+    }
+
+    /// What is to be kept.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A remark that stands until something else happens.
+    pub fn say(&mut self, remark: String) {
+        self.remark = Some(remark);
     }
 
     pub(crate) fn places(&self) -> Vec<Place> {

@@ -8,6 +8,7 @@ use std::io::BufReader;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::interval::ProcessTimes;
 use crate::linux::{LinuxError, LinuxSource};
 use crate::simulation::SimulationSource;
 use crate::xen::{XenError, XenSource};
@@ -44,6 +45,14 @@ impl Source {
                 *next += usize::from(snapshot.is_some());
                 Ok(snapshot)
             }
+        }
+    }
+
+    /// CPU time of whole processes up to the last snapshot, where it sees them.
+    pub fn processes(&self) -> ProcessTimes {
+        match self {
+            Source::Linux(host) => host.processes(),
+            Source::Xen(_) | Source::Simulation(_) | Source::Recording(..) => ProcessTimes::new(),
         }
     }
 

@@ -3,19 +3,60 @@
 
 use std::fmt::Write as _;
 
-use crate::columns::{Layout, Row, Unit, fitted, harmless, percent, time};
-use crate::interval::Interval;
+use crate::columns::{COLUMNS, Column, Layout, Row, Unit, fitted, harmless, percent, time};
+use crate::interval::{DomainInterval, Interval};
 use steelyard_recording::Host;
 
 /// Where there are no domains.
 pub(crate) const NOBODY: &str =
     "no virtual machine with threads named CPU n/KVM (QEMU: debug-threads=on)";
 
+/// What ran beside virtual machines.
+pub(crate) const REST: &str = "rest of the host";
+
+/// Rows as CSV, as they read in a table; times of CPUs are in percent of one.
+pub(crate) fn to_csv(rows: &[Row], columns: &[&Column], titles: bool) -> String {
+    let mut writer = csv::Writer::from_writer(vec![]);
+    let unit = rows.first().map_or(Unit::default(), |row| row.unit);
+    let head = ["time", "domain", "vcpu"].map(str::to_owned);
+    let head = head.into_iter().chain(columns.iter().map(|column| column.title(unit)));
+    let lines = rows.iter().filter(|row| !row.domain.ended).map(|row| {
+        let vcpu = row.vcpu.map_or(String::new(), |vcpu| harmless(&vcpu.name));
+        let names = [row.interval.clock(row.interval.time_ns), harmless(&row.domain.name), vcpu];
+        let figures = columns.iter().map(|column| (column.text)(*row).unwrap_or_default());
+        names.into_iter().chain(figures).collect::<Vec<String>>()
+    });
+    let lines: Vec<Vec<String>> = lines.collect();
+    for line in titles.then(|| head.collect()).into_iter().chain(lines) {
+        // Writing to memory cannot fail.
+        let _ = writer.write_record(&line);
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
 impl Interval {
-    /// All that is known of domains and vCPUs, in lines of so many characters.
-    pub fn to_table(&self, width: usize) -> String {
-        let layout = Layout::new(width, self);
-        let mut out = format!("{}, {}\n", self.title(), self.when());
+    /// All columns of all domains and vCPUs as CSV, after a line of titles if they are wanted.
+    #[must_use]
+    pub fn to_csv(&self, titles: bool) -> String {
+        let rows = self.domains.iter().flat_map(|domain| {
+            let row = Row::of(self, domain);
+            [row].into_iter().chain(domain.vcpus.iter().map(move |vcpu| row.vcpu(vcpu)))
+        });
+        to_csv(&rows.collect::<Vec<_>>(), &COLUMNS.iter().collect::<Vec<_>>(), titles)
+    }
+
+    /// Whether anything else can run on it: of a simulation, and of Xen, domains are all there is.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.host.source.starts_with("Linux") || self.domains.iter().any(|it| !it.virtual_machine)
+    }
+
+    /// All that is known of virtual machines, of `all` domains, in lines of so many characters.
+    pub fn to_table(&self, width: usize, all: bool) -> String {
+        let shown = |domain: &&DomainInterval| all || domain.virtual_machine;
+        let domains: Vec<&DomainInterval> = self.domains.iter().filter(shown).collect();
+        let layout = Layout::new(width, self, &domains, None);
+        let mut out = format!("{}, {}\n", self.title(usize::MAX), self.when());
         let mut header = format!("{:<1$}", "DOMAIN", layout.name);
         if layout.bar > 0 {
             let _ = write!(header, " {:1$}", "", layout.bar);
@@ -24,7 +65,7 @@ impl Interval {
             let _ = write!(header, " {:>1$}", column.title(Unit::default()), column.width);
         }
         let _ = writeln!(out, "{}", header.trim_end());
-        for domain in &self.domains {
+        for &domain in &domains {
             let row = Row::of(self, domain);
             let vcpus = domain.vcpus.iter().map(|vcpu| row.vcpu(vcpu));
             for row in [row].into_iter().chain(vcpus) {
@@ -44,8 +85,11 @@ impl Interval {
                 let _ = writeln!(out, "{}", line.trim_end());
             }
         }
-        if self.domains.is_empty() {
+        if domains.is_empty() {
             let _ = writeln!(out, "{NOBODY}");
+        }
+        if self.has_rest() {
+            let _ = writeln!(out, "{REST}: {} % of a pCPU", percent(self.rest_percent));
         }
         out
     }
@@ -60,8 +104,9 @@ impl Interval {
         let vcpus = self.domains.iter().flat_map(|domain| &domain.vcpus);
         let vcpus = longest(&mut vcpus.map(|vcpu| &vcpu.name));
         let bars = width.saturating_sub(names + vcpus + 14).clamp(10, 100);
-        let mut out = format!("{}, {}\n", self.title(), self.when());
-        for domain in self.domains.iter().filter(|domain| !domain.ended) {
+        let mut out = format!("{}, {}\n", self.title(usize::MAX), self.when());
+        let machines = self.domains.iter().filter(|it| !it.ended && it.virtual_machine);
+        for domain in machines {
             let mut write = |name: &str, of: &str, value: f64| {
                 let (name, of) = (fitted(name, names), fitted(of, vcpus));
                 let bar = bar(value, bars);
@@ -77,15 +122,23 @@ impl Interval {
         out
     }
 
-    /// Whose figures these are.
-    pub(crate) fn title(&self) -> String {
+    /// Whose figures these are, in words that fit if some do: the number of domains goes first, then what tells of
+    /// them.
+    pub(crate) fn title(&self, width: usize) -> String {
         let Host { name, source, pcpus, .. } = &self.host;
-        let busy = percent(self.busy_percent());
-        let domains = match self.domains.iter().filter(|domain| !domain.ended).count() {
+        let busy = format!("{pcpus} pCPUs {} % busy", percent(self.busy_percent()));
+        let machines = self.domains.iter().filter(|it| !it.ended && it.virtual_machine);
+        let domains = match machines.count() {
             1 => "1 domain".to_owned(),
             count => format!("{count} domains"),
         };
-        harmless(&format!("{name}: {source}, {pcpus} pCPUs {busy} % busy, {domains}"))
+        let titles = [
+            format!("{name}: {source}, {busy}, {domains}"),
+            format!("{name}: {source}, {busy}"),
+            format!("{name}: {busy}"),
+        ];
+        let fits = titles.iter().find(|title| title.chars().count() <= width);
+        harmless(fits.unwrap_or(&titles[2]))
     }
 
     /// Its end, as time of day or since the beginning of a simulation, and its length.

@@ -10,11 +10,12 @@ use ratatui::widgets::Paragraph;
 use steelyard_boundary::text::{self, is_harmful};
 
 use crate::columns::{
-    COLUMNS, DOMAIN_INDENT, Layout, Row, Unit, VCPU_INDENT, count, fitted, harmless, percent, time,
+    COLUMNS, Column, DOMAIN_INDENT, Layout, Row, Unit, VCPU_INDENT, count, fitted, harmless,
+    percent, time,
 };
-use crate::interval::{Interval, VcpuInterval};
+use crate::interval::{DomainInterval, Interval, VcpuInterval};
 use crate::screen::{HISTORY, Screen, View};
-use crate::table::NOBODY;
+use crate::table::{NOBODY, REST};
 use crate::timeline::{Part, Who, last_waits, strips};
 use steelyard_recording::State;
 
@@ -31,7 +32,7 @@ const COLORS: [Color; 6] =
     [Color::Green, Color::Yellow, Color::Cyan, Color::Magenta, Color::Blue, Color::Red];
 /// Characters of why something is not seen.
 const REASON: usize = 1000;
-const NO_SINGLE_WAITS: &str = "Single waits are not seen by this source: `?` says why.";
+const NO_SINGLE_WAITS: &str = "No single waits are seen: `?` says why.";
 
 impl Screen {
     /// Draws all of it.
@@ -51,6 +52,11 @@ impl Screen {
             View::Domains => self.table(width, body),
             View::Pcpus => self.scroll(self.pcpus(width), body, 1),
             View::Vcpu => self.scroll(self.vcpu(width), body, 1),
+            View::Columns => {
+                // The line that is chosen is seen, and so are the titles and what is more.
+                self.scrolled = (self.column + 3).saturating_sub(body);
+                self.scroll(self.columns(), body, 1)
+            }
             View::Help => self.scroll(self.help(width), body, 0),
         });
         lines.truncate(height.saturating_sub(1));
@@ -60,12 +66,15 @@ impl Screen {
             let keys = match (self.typing, self.view) {
                 (true, _) => format!("show domains with: {}_   Enter: done  Esc: all", self.filter),
                 (_, View::Domains) => {
-                    "q quit ? help Enter unfold v vCPU p pCPUs s sort / filter u units Space pause"
+                    "q quit ? help Enter unfold v vCPU p pCPUs s sort / filter c columns w write"
                         .to_owned()
                 }
                 (_, View::Vcpu) => {
                     "Esc back  ? help  Up Down another vCPU  PgUp PgDn scroll  Space pause  q quit"
                         .to_owned()
+                }
+                (_, View::Columns) => {
+                    "Space shows or hides  Up Down  d as many as fit  Esc back, and keep".to_owned()
                 }
                 _ => "Esc back  ? help  Up Down PgUp PgDn scroll  Space pause  q quit".to_owned(),
             };
@@ -105,7 +114,7 @@ impl Screen {
             |interval| {
                 let when = interval.when();
                 let left = width.saturating_sub(when.chars().count() + 1);
-                format!("{} {when}", fitted(&interval.title(), left))
+                format!("{} {when}", fitted(&interval.title(left), left))
             },
         );
         Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
@@ -118,6 +127,16 @@ impl Screen {
         }
         if !self.status.is_empty() {
             words.push(self.status.clone());
+        }
+        let alerts = self.interval.iter().flat_map(|it| &it.domains);
+        match alerts.filter(|domain| self.alert(domain).is_some()).count() {
+            0 => {}
+            1 => words.push("1 ALERT".to_owned()),
+            count => words.push(format!("{count} ALERTS")),
+        }
+        words.extend(self.remark.as_deref().map(harmless));
+        if self.all {
+            words.push("all".to_owned());
         }
         if let Some(column) = self.sort {
             words.push(format!("by {}", column.title(self.unit)));
@@ -143,22 +162,24 @@ impl Screen {
         let places = self.places();
         let chosen = self.chosen(&places).unwrap_or(0);
         self.place = places.get(chosen).copied();
+        let rest = self.interval.as_ref().filter(|interval| interval.has_rest());
         // The first line is that of the titles.
-        let shown = height.saturating_sub(1).max(1);
+        let shown = height.saturating_sub(1 + usize::from(rest.is_some())).max(1);
         self.top = self.top.clamp((chosen + 1).saturating_sub(shown), chosen);
         let Some(interval) = &self.interval else { return vec![] };
-        let layout = Layout::new(width, interval);
+        let chosen_columns = self.settings.columns();
+        let layout = Layout::new(width, interval, &self.domains(), chosen_columns.as_deref());
         let underlined = Style::new().add_modifier(Modifier::UNDERLINED);
         let mut end = layout.name + if layout.bar > 0 { layout.bar + 1 } else { 0 };
         let mut titles = vec![Span::raw(fitted("DOMAIN", end))];
-        self.shown.clear();
-        for column in &layout.columns {
+        let mut shown_columns = vec![];
+        for &column in &layout.columns {
             let title = format!(" {:>1$}", column.title(self.unit), column.width);
-            let sorted = self.sort.is_some_and(|sort| std::ptr::eq(sort, *column));
+            let sorted = self.sort.is_some_and(|sort| std::ptr::eq(sort, column));
             let style = if sorted { self.colored(Color::Cyan).bold() } else { Style::new() };
             titles.push(Span::styled(title, style));
             end += column.width + 1;
-            self.shown.push((end - 1, column));
+            shown_columns.push((end - 1, column));
         }
         let mut lines = vec![Line::from(titles).style(underlined)];
         let rows = self.rows();
@@ -171,12 +192,65 @@ impl Screen {
         for (index, row) in rows.iter().enumerate().skip(self.top).take(shown) {
             lines.push(self.row(*row, &layout, index == chosen));
         }
+        lines.extend(rest.map(|interval| self.rest(interval, &layout)));
+        self.shown = shown_columns;
+        lines
+    }
+
+    /// What ran beside virtual machines, where the columns tell of CPU time.
+    fn rest(&self, interval: &Interval, layout: &Layout) -> Line<'static> {
+        let mut text = fitted(
+            &format!("{:<DOMAIN_INDENT$}{REST}", ""),
+            layout.name.max(REST.len() + DOMAIN_INDENT),
+        );
+        let mut end = layout.name + if layout.bar > 0 { layout.bar + 1 } else { 0 };
+        for column in &layout.columns {
+            end += column.width + 1;
+            if column.title == "CPU" {
+                let share = self.unit.share_of(interval.host.pcpus, interval.rest_percent);
+                let room = end.saturating_sub(text.chars().count());
+                text += &format!("{share:>room$}");
+            }
+        }
+        Line::styled(text, self.faint())
+    }
+
+    fn alert(&self, domain: &DomainInterval) -> Option<String> {
+        let shown = !domain.ended && (self.all || domain.virtual_machine);
+        self.settings.alert.of(domain).filter(|_| shown)
+    }
+
+    fn columns(&self) -> Vec<Line<'static>> {
+        let chosen = self.settings.columns();
+        let titles = match chosen {
+            Some(_) => "These columns are shown, as far as there is room:",
+            None => "As many columns as there is room for are shown. Choose some:",
+        };
+        let mut lines = vec![Line::styled(titles, Style::new().add_modifier(Modifier::UNDERLINED))];
+        let is_shown = |column: &Column| match &chosen {
+            Some(chosen) => chosen.iter().any(|it| std::ptr::eq(*it, column)),
+            None => self.shown.iter().any(|(_, it)| std::ptr::eq(*it, column)),
+        };
+        for (number, column) in COLUMNS.iter().enumerate() {
+            let mark = if is_shown(column) { "x" } else { " " };
+            let title = column.title(self.unit);
+            let style = match number == self.column {
+                true => Style::new().add_modifier(Modifier::REVERSED),
+                false => Style::new(),
+            };
+            lines.push(Line::styled(format!("[{mark}] {title:<9}  {}", column.help), style));
+        }
         lines
     }
 
     fn row(&self, row: Row, layout: &Layout, chosen: bool) -> Line<'static> {
         let began = self.marked.contains_key(&row.domain.id) && !row.domain.ended;
-        let new = if began { "*" } else { "" };
+        let alert = row.vcpu.is_none() && self.alert(row.domain).is_some();
+        let new = match (alert, began) {
+            (true, _) => "!",
+            (false, true) => "*",
+            (false, false) => "",
+        };
         let (mark, indent) = match row.vcpu {
             Some(_) => (String::new(), VCPU_INDENT),
             None if self.unfolded.contains(&row.domain.id) => (format!("-{new}"), DOMAIN_INDENT),
@@ -184,6 +258,7 @@ impl Screen {
         };
         let name = fitted(&format!("{mark:<indent$}{}", row.name()), layout.name);
         let style = match (row.vcpu, began) {
+            _ if alert => self.colored(Color::Red).bold(),
             (None, true) => self.colored(Color::Green).bold(),
             (None, false) if row.domain.ended => self.faint(),
             _ => Style::new(),
@@ -215,6 +290,7 @@ impl Screen {
         let Some(row) = chosen.filter(|row| !row.domain.ended) else {
             return [Line::default(), Line::default()];
         };
+        let alert = self.alert(row.domain).map_or(String::new(), |why| format!("ALERT: {why}; "));
         let worst = match (&row.rates().worst_wait, &row.rates().waits) {
             (Some(worst), _) => {
                 let ran = worst.ran.iter().map(|ran| (row.interval.who_ran(ran), ran.ran_ns));
@@ -228,7 +304,7 @@ impl Screen {
             (None, Some(_)) => "worst wait: none yet".to_owned(),
             (None, None) => NO_SINGLE_WAITS.to_owned(),
         };
-        [Line::raw(worst), Line::raw(facts(*row))]
+        [Line::raw(alert + &worst), Line::raw(facts(*row))]
     }
 
     fn pcpus(&self, width: usize) -> Vec<Line<'static>> {
@@ -423,6 +499,9 @@ impl Screen {
             "s S r, click on a title      sort by the next column, the one before; reverse",
             "/                            only domains with this in their names; Esc: all",
             "u                            % of one pCPU, %H of the host, ms per second",
+            "c                            choose columns; they are kept",
+            "o                            who is no virtual machine, too (of recordings)",
+            "w                            write what is shown to steelyard-top-TIME.csv",
             "Space   + -                  stop, go on; interval, or speed of a replay",
             "q   Ctrl-Z                   end; suspend, fg goes on",
             "In a recording or simulation:",
@@ -430,7 +509,7 @@ impl Screen {
             "b                            time goes back, or forwards again",
             "",
             "In bars # or blocks are time running, : or shade is time waiting, per vCPU.",
-            "A domain with * came a moment ago. Columns, as many as there is room for:",
+            "With * a domain came a moment ago, with ! it is past a threshold. Columns:",
         ]
         .map(Line::raw)
         .to_vec();
@@ -511,14 +590,16 @@ fn facts(row: Row) -> String {
     let [gotten, waited, blocked] =
         shares.map(|share| share.map_or_else(|| "-".to_owned(), |share| row.share(share)));
     let mut words = vec![format!("gotten {gotten}, waited {waited}, blocked {blocked} {unit}")];
+    words.extend(row.domain.emulator_percent.map(|it| format!("emulator {}", row.share(it))));
+    let weight = row.domain.weight.map_or("not known".to_owned(), |weight| weight.to_string());
     words.push(match row.policy(|policy| Some(policy.weight)) {
-        Some(now) if now != u64::from(row.domain.weight) => {
-            format!("weight {} now {now}", row.domain.weight)
+        Some(now) if Some(now) != row.domain.weight.map(u64::from) => {
+            format!("weight {weight} now {now}")
         }
-        _ => format!("weight {}", row.domain.weight),
+        _ => format!("weight {weight}"),
     });
-    if row.domain.cap_percent > 0 {
-        words.push(format!("cap {} %", row.domain.cap_percent));
+    if let Some(cap_percent) = row.domain.cap_percent.filter(|&cap_percent| cap_percent > 0) {
+        words.push(format!("cap {cap_percent} %"));
     }
     words.extend(row.policy(|policy| policy.slice_ns).map(|ns| format!("slice {}", time(ns))));
     words.extend(row.policy(|policy| Some(policy.credit)).map(|credit| format!("credit {credit}")));

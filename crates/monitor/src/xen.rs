@@ -248,7 +248,10 @@ impl XenSource {
                 unseen.push(format!("{what}: {reason}."));
             }
         }
-        unseen.push("Weights and caps of other schedulers than Credit and Credit2.".to_owned());
+        let known = |id: &u32| self.control.weight_and_cap(*id).is_some();
+        if !self.domains.keys().all(known) {
+            unseen.push("Weights and caps: this scheduler has others, or none.".to_owned());
+        }
         let scheduler = self.steelyard.as_ref().map(|(_, policy)| format!(", {policy}"));
         Structure {
             host: Host {

@@ -18,6 +18,7 @@ fn host() -> TempDir {
     write(host.path(), "proc/sys/kernel/hostname", "node\n");
     write(host.path(), "proc/sys/kernel/osrelease", "6.12.0\n");
     write(host.path(), "cgroup/cgroup.controllers", "cpu\n");
+    write(host.path(), "cgroup/machine.slice/vm.scope/libvirt/vcpu0/cgroup.procs", "");
     host
 }
 
@@ -102,9 +103,10 @@ fn who_is_in_no_group_competes_by_itself() {
         (domain.ungrouped, domain.weight, domain.cap_percent)
     };
     let weight = ("cgroup/a/cpu.weight", "100\n");
-    assert_eq!(held("0::/a/b\n", &[weight]), (false, 256, 0));
+    let inner = ("cgroup/a/b/cgroup.procs", "");
+    assert_eq!(held("0::/a/b\n", &[weight, inner]), (false, 256, 0));
     // Groups for other purposes, and the root.
-    assert_eq!(held("0::/a/b\n", &[]), (true, 256, 0));
+    assert_eq!(held("0::/a/b\n", &[inner]), (true, 256, 0));
     assert_eq!(held("0::/\n", &[]), (true, 256, 0));
     let sessions = ("proc/sys/kernel/sched_autogroup_enabled", "1\n");
     assert_eq!(held("0::/\n", &[sessions]), (false, 256, 0), "its session holds it");
@@ -116,7 +118,11 @@ fn who_is_in_no_group_competes_by_itself() {
     assert_eq!(held(membership, &[shares, quota, period]), (false, 512, 50));
     let none = ("cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "-1\n");
     assert_eq!(held(membership, &[shares, none, period]), (false, 512, 0));
-    assert_eq!(held("2:cpu,cpuacct:/\n0::/y\n", &[]), (true, 256, 0));
+    let other = ("cgroup/cpu,cpuacct/cpu.shares", "1024\n");
+    assert_eq!(held("2:cpu,cpuacct:/\n0::/y\n", &[other]), (true, 256, 0));
+    // Mounted under the other order of its controllers, and linked to under one.
+    let linked = ("cgroup/cpu/a/cpu.shares", "512\n");
+    assert_eq!(held("2:cpuacct,cpu:/a\n", &[linked]), (false, 128, 0));
 }
 
 #[test]
@@ -182,6 +188,7 @@ fn what_happens_in_an_interval_is_the_difference() {
     thread(&host, 100, 101, "CPU 0/KVM", "500001000 250000200 13");
     let mut second = source.sample().unwrap();
     second.time_ns = first.time_ns + 1_000_000_000;
+    second.idle_ns[0] += 500_000_000;
     let interval = Interval::between(&first, &second);
     let rates = &interval.domains[0].rates;
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
@@ -202,4 +209,59 @@ fn no_proc_is_an_error_in_words() {
     write(host.path(), "proc/self/stat", "");
     let refused = LinuxSource::new(host.path().join("proc"), host.path());
     assert!(matches!(refused, Err(LinuxError::NoSchedstat)));
+}
+
+#[test]
+fn what_is_not_known_is_none() {
+    let host = host();
+    vm(&host, 100, "qemu -name web", 1);
+    // In a group that is nowhere to be seen, as in a container.
+    write(host.path(), "proc/100/task/101/cgroup", "0::/elsewhere\n");
+    let mut source = source(&host);
+    let (first, second) = (source.sample().unwrap(), source.sample().unwrap());
+    let interval = Interval::between(&first, &second);
+    assert_eq!((interval.domains[0].weight, interval.domains[0].cap_percent), (None, None));
+    assert!(interval.host.unseen.iter().any(|it| it.starts_with("Weights and caps: ")));
+    let text = interval.to_table(80, false);
+    assert!(!text.contains("256") && !text.contains("WT"), "{text}");
+    let json = serde_json::to_value(&interval).unwrap();
+    assert!(json["domains"][0]["weight"].is_null() && json["domains"][0]["cap_percent"].is_null());
+}
+
+#[test]
+fn emulators_belong_to_their_machine_and_the_rest_is_beside_them() {
+    let host = host();
+    vm(&host, 100, "qemu -name web", 1);
+    thread(&host, 300, 300, "vhost-100", "1 1 1");
+    let process = |pid: u32, ticks: u64| {
+        let others = ["0"; 10].join(" ");
+        let stat = format!("{pid} (a) b) S {others} {ticks} 3 0 0\n");
+        write(host.path(), &format!("proc/{pid}/stat"), &stat);
+    };
+    write(host.path(), "proc/300/comm", "vhost-100\n");
+    process(100, 50);
+    process(300, 7);
+    let mut source = source(&host);
+    let first = source.sample().unwrap();
+    let before = source.processes();
+    // 53 and 10 ticks of 10 ms.
+    assert_eq!(before.get(&100), Some(&630_000_000));
+    let mut second = first.clone();
+    second.time_ns = first.time_ns + 1_000_000_000;
+    second.vcpus[0].gotten_ns += 300_000_000;
+    second.idle_ns[0] += 100_000_000;
+    let after = [(100, before[&100] + 450_000_000)].into();
+    let interval = Interval::between(&first, &second).with_processes(&before, &after);
+    let domain = &interval.domains[0];
+    // Of 90 % busy 30 are its vCPU, 15 its emulator, 45 others: it cannot get more than 40.
+    let near = |value: f64, expected: f64| assert!((value - expected).abs() < 0.01, "{value}");
+    near(domain.emulator_percent.unwrap(), 15.0);
+    near(interval.rest_percent, 45.0);
+    assert_eq!(domain.gotten_ns, 300_001_000);
+    // It did not want more than it had.
+    near(domain.entitlement_percent, 30.0);
+    second.vcpus[0].waited_ns = Some(200 + 700_000_000);
+    let interval = Interval::between(&first, &second).with_processes(&before, &after);
+    near(interval.domains[0].entitlement_percent, 40.0);
+    assert!(interval.to_table(80, false).contains("rest of the host: 45.0 %"));
 }

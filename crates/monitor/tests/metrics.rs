@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use steelyard_boundary::text::is_harmful;
-use steelyard_monitor::Exposition;
+use steelyard_monitor::{Exposition, ProcessTimes};
 use steelyard_recording::{
     Domain, Figures, Host, PolicyState, Snapshot, Structure, ThreadEvents, Vcpu, Waits,
 };
@@ -167,7 +167,7 @@ fn snapshot(domains: Vec<(u64, String, usize)>, pcpus: usize, number: u64) -> Sn
 
 fn exposed(snapshot: &Snapshot) -> String {
     let mut text = String::new();
-    Exposition::default().write(snapshot, 7, &mut text);
+    Exposition::default().write(snapshot, &ProcessTimes::new(), 7, &mut text);
     text
 }
 

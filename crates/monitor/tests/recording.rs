@@ -322,7 +322,7 @@ proptest! {
         packed.write_all(&lines).unwrap();
         let snapshots = read(&packed.finish().unwrap()).map(|(snapshots, _)| snapshots);
         for pair in snapshots.unwrap_or_default().windows(2) {
-            Interval::between(&pair[0], &pair[1]).to_table(80);
+            Interval::between(&pair[0], &pair[1]).to_table(80, true);
         }
     }
 

@@ -10,7 +10,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use steelyard_monitor::{Action, Interval, Looks, Screen};
+use steelyard_monitor::{Action, Interval, Looks, Screen, Settings};
 use steelyard_recording::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, ThreadEvents, Vcpu,
     Waits,
@@ -117,7 +117,7 @@ fn interval() -> Interval {
 }
 
 fn screen() -> Screen {
-    let mut screen = Screen::new(Looks { blocks: false, color: false });
+    let mut screen = Screen::new(Looks { blocks: false, color: false }, Settings::default(), false);
     screen.show(interval());
     screen
 }
@@ -191,7 +191,7 @@ fn keys_choose_what_is_seen() {
     assert!(drawn(&mut screen, 80, 24).contains("+ web"));
     press(&mut screen, "?");
     let help = drawn(&mut screen, 80, 24);
-    assert!(help.contains("WAIT%") && help.contains("lines more"), "{help}");
+    assert!(help.contains("CPU%") && help.contains("lines more"), "{help}");
     // It goes no further than to its end.
     for _ in 0..99 {
         press(&mut screen, "V");
@@ -207,8 +207,10 @@ fn keys_choose_what_is_seen() {
 #[test]
 fn it_can_be_drawn_at_any_size_in_any_view() {
     for looks in [Looks { blocks: false, color: false }, Looks { blocks: true, color: true }] {
-        for keys in ["", "a", "aV", "v", "p", "?", "/x", "/nobody\n", "\n\nVVVVV"] {
-            let mut screen = Screen::new(looks);
+        for keys in
+            ["", "a", "aV", "v", "p", "?", "/x", "/nobody\n", "c", "cVVV ", "o", "\n\nVVVVV"]
+        {
+            let mut screen = Screen::new(looks, Settings::default(), false);
             press(&mut screen, keys);
             for (width, height) in [(1, 1), (20, 5), (80, 24), (200, 60), (5, 60), (300, 2)] {
                 drawn(&mut screen, width, height);
@@ -272,7 +274,7 @@ fn who_comes_is_marked_and_who_went_fades() {
         snapshot.segments.clear();
         snapshot
     };
-    let mut screen = Screen::new(Looks { blocks: false, color: false });
+    let mut screen = Screen::new(Looks { blocks: false, color: false }, Settings::default(), false);
     screen.show(Interval::between(&without(0, 1), &without(1, 1)));
     assert!(!drawn(&mut screen, 80, 24).contains("+ batch"));
     screen.show(Interval::between(&without(1, 1), &snapshot(2)));
@@ -321,10 +323,10 @@ fn wider_screens_show_more_and_batches_show_the_same() {
     for title in ["AVG%", "P99", "WORST", "BLK%", "MIG/s", "CAP%"] {
         assert!(wide.contains(title), "{title}: {wide}");
     }
-    let table = interval().to_table(200);
+    let table = interval().to_table(200, true);
     assert!(table.contains("MIG/s") && table.contains("30.0ms"), "{table}");
     for width in [10, 40, 80, 100, 200] {
-        let table = interval().to_table(width);
+        let table = interval().to_table(width, true);
         let long = |line: &&str| line.chars().count() > width;
         assert_eq!(table.lines().skip(1).find(long), None, "{width}: {table}");
     }
@@ -336,10 +338,10 @@ fn names_do_not_speak_to_the_terminal() {
     interval.host.name = "a\x1b[2J".to_owned();
     interval.domains[0].name = "b\x07\n".to_owned();
     interval.domains[0].vcpus[0].name = "c\x1b]0;d\x07".to_owned();
-    let mut screen = Screen::new(Looks { blocks: false, color: false });
+    let mut screen = Screen::new(Looks { blocks: false, color: false }, Settings::default(), false);
     screen.show(interval.clone());
     press(&mut screen, "a");
-    for text in [interval.to_table(80), interval.to_bars(80), drawn(&mut screen, 80, 24)] {
+    for text in [interval.to_table(80, true), interval.to_bars(80), drawn(&mut screen, 80, 24)] {
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     }
 }
@@ -355,4 +357,39 @@ fn bars_are_those_that_were_published() {
         "         average  50.0 % |################                |",
     ];
     assert_eq!(bars.lines().skip(1).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn columns_are_chosen_and_titles_are_whole() {
+    let mut screen = screen();
+    let titles = |screen: &mut Screen| drawn(screen, 80, 24).lines().nth(2).unwrap().to_owned();
+    let before = titles(&mut screen);
+    assert!(before.contains("CAP%") && before.contains("WORST"), "{before}");
+    press(&mut screen, "a");
+    assert_eq!(titles(&mut screen), before, "unfolding changes no column");
+    // The first is turned off, and the choice is to be kept.
+    press(&mut screen, "ac ");
+    assert!(drawn(&mut screen, 80, 24).contains("[ ] AVG%"));
+    let back = KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE);
+    assert_eq!(screen.key(back), Action::Keep);
+    let after = titles(&mut screen);
+    assert!(!after.contains("AVG%") && after.contains("CPU%"), "{after}");
+    press(&mut screen, "cd\x1b");
+    assert_eq!(titles(&mut screen), before);
+    assert_eq!(screen.key(KeyEvent::new(KeyCode::Char('w'), KeyModifiers::NONE)), Action::Write);
+    let csv = screen.to_csv();
+    let mut lines = csv.lines();
+    assert!(lines.next().unwrap().starts_with("time,domain,vcpu,AVG%,CPU%"), "{csv}");
+    assert!(lines.next().unwrap().starts_with("1.000,web,,30.0,60.0"), "{csv}");
+}
+
+#[test]
+fn who_is_past_a_threshold_stands_out() {
+    let settings = Settings::parse("[alert]\nwait_p99_ms = 25.0\nwaited_percent = 90.0\n").unwrap();
+    let mut screen = Screen::new(Looks { blocks: false, color: false }, settings, false);
+    screen.show(interval());
+    let text = drawn(&mut screen, 80, 24);
+    // 10 of 100 waits of web are of 30 ms, all of batch of 2.
+    assert!(text.contains("+!web") && text.contains("+ batch"), "{text}");
+    assert!(text.contains("1 ALERT") && text.contains("ALERT: p99 of waits 30.0 ms"), "{text}");
 }

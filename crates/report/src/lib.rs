@@ -5,21 +5,28 @@
 //!
 //! The same results and traces give the same bytes.
 
+mod change;
+mod change_text;
 mod csv;
 mod files;
 mod format;
 mod html;
+mod overview;
 mod perfetto;
 mod replay_error;
 mod reproduction;
 mod results;
 mod summary;
 mod terminal;
+mod windows;
 
+pub use change::{Change, Changed, DomainChange, Interval, Side};
+pub use change_text::change_table;
 pub use csv::write_csv;
 pub use files::{COMPARISON_FILES, REPRODUCTION_FILES, write_all, write_reproduction};
 pub use format::{number, time, with_unit};
 pub use html::{Page, write_html};
+pub use overview::overview;
 pub use perfetto::write_perfetto;
 pub use replay_error::{DomainError, ReplayError, Replayed, factor};
 pub use reproduction::{
@@ -30,3 +37,4 @@ pub use results::{
     Results, RunTrace,
 };
 pub use terminal::{Style, table};
+pub use windows::{Windows, WindowsError};

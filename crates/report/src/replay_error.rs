@@ -96,13 +96,33 @@ impl ReplayError {
         })
     }
 
+    /// In a sentence.
+    pub fn short(&self) -> String {
+        let ReplayError { policy, share_mean_points, share_worst_points, .. } = self;
+        let ReplayError { p99_median_factor, p99_worst_factor, .. } = self;
+        format!(
+            "Replays by the host's own {policy}{} are off by {share_mean_points:.1} points of share ({share_worst_points:.1} \
+             at worst), a factor of {p99_median_factor:.2} in p99 ({p99_worst_factor:.2}): {} what is asked. Less is no \
+             difference.",
+            if self.assumed { " (assumed)" } else { "" },
+            if self.within_goals() { "within" } else { "MORE than" },
+        )
+    }
+
+    fn within_goals(&self) -> bool {
+        let reached = [
+            self.share_mean_points,
+            self.share_worst_points,
+            self.p99_median_factor,
+            self.p99_worst_factor,
+        ];
+        reached.iter().zip(GOALS).all(|(value, goal)| *value <= goal)
+    }
+
     /// In a few sentences.
     pub fn verdict(&self) -> Vec<String> {
         let ReplayError { policy, share_mean_points, share_worst_points, .. } = self;
         let ReplayError { p99_median_factor, p99_worst_factor, .. } = self;
-        let reached =
-            [*share_mean_points, *share_worst_points, *p99_median_factor, *p99_worst_factor];
-        let within = reached.iter().zip(GOALS).all(|(value, goal)| *value <= goal);
         let [mean, worst, median, most] = GOALS;
         vec![
             format!(
@@ -117,7 +137,7 @@ impl ReplayError {
             format!(
                 "That is {} what is asked of a replay ({mean} and {worst} points, factors of {median} and {most}). \
                  What differs by less than a domain's own error is no difference.",
-                if within { "within" } else { "MORE than" },
+                if self.within_goals() { "within" } else { "MORE than" },
             ),
         ]
     }

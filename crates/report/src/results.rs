@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use steelyard_policy::Policy;
 use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::{Run, Trace};
+use steelyard_simulator::workload::Workload;
 
 use crate::replay_error::ReplayError;
 
@@ -89,6 +90,9 @@ pub struct DomainSummary {
     /// Index of the first domain that differs in nothing but its name; its own if there is none
     /// before it. Such domains are shown as one.
     pub like: usize,
+    /// It is what ran on a recorded host beside its virtual machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rest_of_host: bool,
 }
 
 /// A policy, or the kernel of a recorded host.
@@ -225,6 +229,9 @@ impl Comparison {
     }
 }
 
+/// Who is no process of its own in a recording is numbered from here: Linux has no more (PID_MAX_LIMIT).
+pub const REST: u32 = 1 << 22;
+
 fn summaries(domains: &[Domain]) -> Vec<DomainSummary> {
     let mut first = HashMap::new();
     let alike = |(index, domain): (usize, &Domain)| {
@@ -232,7 +239,10 @@ fn summaries(domains: &[Domain]) -> Vec<DomainSummary> {
         // Domains are read from text, and so can be written as such, with all that makes them up.
         let settings = serde_json::to_string(&nameless).unwrap_or_else(|_| domain.name.clone());
         let like = *first.entry(settings).or_insert(index);
-        DomainSummary { name: domain.name.clone(), like }
+        let rest_of_host = domain.task.iter().any(
+            |task| matches!(&task.workload, Workload::Replay(replay) if replay.process >= REST),
+        );
+        DomainSummary { name: domain.name.clone(), like, rest_of_host }
     };
     domains.iter().enumerate().map(alike).collect()
 }

@@ -24,6 +24,8 @@ pub struct Summary {
     pub replay: Vec<String>,
     /// Who serves whom best, and why.
     pub verdicts: Vec<String>,
+    /// The same in a sentence, by the [`HEADLINE`] alone.
+    pub headline: String,
     /// By policy: what it did not honour, and whom it starved. It is best at nothing then.
     pub faults: Vec<Vec<String>>,
     /// What is known of the policies' parts.
@@ -47,8 +49,22 @@ pub struct Section {
     pub title: String,
     /// Their settings.
     pub detail: String,
+    /// How many they are; of the host 0.
+    pub domains: usize,
+    /// Whether their figures count, and they are not what else ran on a recorded host.
+    pub counts: bool,
     /// The figures.
     pub rows: Vec<Row>,
+}
+
+/// The figure that is compared first, of everybody.
+pub const HEADLINE: &str = "wait p99";
+
+impl Section {
+    /// The row of the [`HEADLINE`].
+    pub fn headline(&self) -> Option<&Row> {
+        self.rows.iter().find(|row| row.label == HEADLINE)
+    }
 }
 
 /// A figure under each policy.
@@ -78,6 +94,8 @@ pub struct Group {
     pub title: String,
     /// Their names.
     pub names: HashSet<String>,
+    /// They are what ran on a recorded host beside its virtual machines.
+    rest_of_host: bool,
     /// One of them, in a run that knows its tasks.
     settings: DomainMeasure,
 }
@@ -109,17 +127,17 @@ impl Group {
     }
 }
 
-/// Groups in the order of their first domains.
+/// Groups in the order of their first domains, the rest of a recorded host last.
 pub fn groups(comparison: &Comparison) -> Vec<Group> {
     // A recorded host knows no tasks.
     let simulated = comparison.runs.iter().find(|run| run.policy != PolicySummary::RECORDED);
     let Some(run) = simulated.or(comparison.runs.first()) else { return vec![] };
     let measures: HashMap<_, _> = run.domains.iter().map(|d| (d.name.as_str(), d)).collect();
-    let mut members = BTreeMap::<usize, Vec<&str>>::new();
+    let mut members = BTreeMap::<(bool, usize), Vec<&str>>::new();
     for domain in &comparison.domains {
-        members.entry(domain.like).or_default().push(&domain.name);
+        members.entry((domain.rest_of_host, domain.like)).or_default().push(&domain.name);
     }
-    let group = |names: Vec<&str>| {
+    let group = |((rest_of_host, _), names): ((bool, usize), Vec<&str>)| {
         let (first, last) = (names.first()?, names.last()?);
         Some(Group {
             title: match names.len() {
@@ -128,9 +146,10 @@ pub fn groups(comparison: &Comparison) -> Vec<Group> {
             },
             settings: (*measures.get(first)?).clone(),
             names: names.into_iter().map(str::to_owned).collect(),
+            rest_of_host,
         })
     };
-    members.into_values().filter_map(group).collect()
+    members.into_iter().filter_map(group).collect()
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -228,7 +247,10 @@ impl Figure {
                 }
             }
         }
-        Row { label: self.label.clone(), terse: true, cells }
+        // What nobody recorded has nothing to stand beside.
+        let recorded = self.doubt.as_ref().map(|doubt| &self.values[doubt.recorded]);
+        let terse = recorded.is_none_or(|values| !values.is_empty());
+        Row { label: self.label.clone(), terse, cells }
     }
 
     fn is_recorded(&self, policy: usize) -> bool {
@@ -297,7 +319,7 @@ impl Spread {
 }
 
 /// "0.8..1.2 ms": the unit once where both have the same.
-fn spread(least: &str, greatest: &str) -> String {
+pub fn spread(least: &str, greatest: &str) -> String {
     match (least.split_once(' '), greatest.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}..{greatest}"),
         _ => format!("{least}..{greatest}"),
@@ -333,9 +355,7 @@ pub fn summarise(comparison: &Comparison) -> Summary {
             let elapsed = run.elapsed_ns.max(1) as f64;
             out.extend(group.members(run).map(|d| 100.0 * d.time.waited_ns as f64 / elapsed));
         });
-        let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
-            out.extend(group.members(run).map(|d| d.time.waits.p99_ns as f64));
-        });
+        let p99 = wait_p99(comparison, group);
         let worst = figure(comparison, "worst wait", "ns", Goal::Less, |run, out| {
             out.extend(group.members(run).map(worst_wait_ns));
         });
@@ -357,14 +377,24 @@ pub fn summarise(comparison: &Comparison) -> Summary {
         }
         rows.push(switches.row(&faulty));
         let terse = terse(&tasks);
-        rows.extend(tasks.iter().zip(&terse).map(|(f, &terse)| Row { terse, ..f.row(&faulty) }));
+        rows.extend(tasks.iter().zip(&terse).map(|(figure, &terse)| {
+            let row = figure.row(&faulty);
+            Row { terse: terse && row.terse, ..row }
+        }));
         let mut terse = terse.into_iter();
         tasks.retain(|_| terse.next().unwrap_or(true));
         let error = comparison.replay_error.as_ref();
-        if error.is_none_or(|error| group.names.iter().any(|name| error.counts(name))) {
+        let counts = error.is_none_or(|error| group.names.iter().any(|name| error.counts(name)));
+        if counts {
             verdicts.extend(verdict(comparison, group, &tasks, &faulty));
         }
-        sections.push(Section { title: group.title.clone(), detail: group.detail(), rows });
+        sections.push(Section {
+            title: group.title.clone(),
+            detail: group.detail(),
+            domains: group.names.len(),
+            counts: counts && !group.rest_of_host,
+            rows,
+        });
     }
     sections.push(host_section(comparison, &faulty));
     let mut known: Vec<Known> = vec![];
@@ -388,7 +418,54 @@ pub fn summarise(comparison: &Comparison) -> Summary {
         }
         None => vec![],
     };
-    Summary { policies: labels, sections, replay, verdicts, faults, known }
+    let headline = headline(comparison, &sections);
+    Summary { policies: labels, sections, replay, verdicts, headline, faults, known }
+}
+
+/// Which policies are best, or as good as the best, for how many.
+fn headline(comparison: &Comparison, sections: &[Section]) -> String {
+    let counted = || sections.iter().filter(|section| section.counts);
+    let all: usize = counted().map(|section| section.domains).sum();
+    let of = |policy: usize| {
+        let best = counted().filter(|section| {
+            section.headline().is_some_and(|row| row.cells.get(policy).is_some_and(|it| it.best))
+        });
+        best.map(|section| section.domains).sum::<usize>()
+    };
+    let mut order: Vec<(usize, &str)> = comparison
+        .policies
+        .iter()
+        .enumerate()
+        .map(|(number, policy)| (of(number), policy.label.as_str()))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    // Of equal ones the first stays the first.
+    order.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let recorded = comparison.policies.iter().any(|it| it.label == PolicySummary::RECORDED);
+    let Some(&(most, _)) = order.first() else {
+        return match (&comparison.replay_error, recorded) {
+            (Some(error), _) => format!(
+                "{HEADLINE}: no policy differs from another by more than replays are off (a factor of {:.2}), or \
+                 than seeds do.",
+                error.p99_median_factor
+            ),
+            (None, true) => {
+                "It is not known what scheduled the recorded host, so no policy is said to be \
+                             better. `--own POLICY` says it."
+                    .to_owned()
+            }
+            (None, false) => format!("{HEADLINE}: no policy is better than another."),
+        };
+    };
+    let first = order.iter().take_while(|(count, _)| *count == most);
+    let labels: Vec<&str> = first.map(|(_, label)| *label).collect();
+    let next = order.get(labels.len());
+    let next = next.map(|(count, label)| format!(" Next: {label}, for {count}."));
+    format!(
+        "{HEADLINE}: best, or no worse than the best, for {most} of {all}: {}.{}",
+        labels.join(", "),
+        next.unwrap_or_default()
+    )
 }
 
 /// A vCPU that waits for longer than this part of a run without a break is starved.
@@ -482,6 +559,12 @@ fn figure(
     };
     figure.doubt = doubt(comparison, &figure);
     figure
+}
+
+fn wait_p99(comparison: &Comparison, group: &Group) -> Figure {
+    figure(comparison, HEADLINE, "ns", Goal::Less, |run, out| {
+        out.extend(group.members(run).map(|domain| domain.time.waits.p99_ns as f64));
+    })
 }
 
 /// Where nothing was recorded of a figure, or it is not known what scheduled the recorded host, no difference
@@ -596,6 +679,8 @@ fn host_section(comparison: &Comparison, faulty: &[bool]) -> Section {
     Section {
         title: "Whole host".to_owned(),
         detail: format!("{} pCPU{}", host.pcpus, plural(host.pcpus as usize)),
+        domains: 0,
+        counts: false,
         rows: vec![
             of("fairness (Jain)", JAIN, Goal::More, &|run| run.fairness),
             of("switches", "1/s", Goal::Neither, &|run| {
@@ -621,9 +706,7 @@ fn verdict(
     tasks: &[Figure],
     faulty: &[bool],
 ) -> Option<String> {
-    let p99 = figure(comparison, "wait p99", "ns", Goal::Less, |run, out| {
-        out.extend(group.members(run).map(|domain| domain.time.waits.p99_ns as f64));
-    });
+    let p99 = wait_p99(comparison, group);
     // What workloads say of themselves nobody recorded.
     let (figure, extremes) = tasks
         .iter()

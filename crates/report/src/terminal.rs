@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The table in the terminal: policies side by side, one block of rows per group of domains.
+//! The whole table in the terminal: policies side by side, one block of rows per group of domains.
 
 use std::fmt::Write;
 use std::ops::{Range, RangeInclusive};
@@ -72,7 +72,11 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
             let label = visible(label).replacen('@', "\n@", 1);
             Cell::new(format!("{mark}{label}")).add_attribute(Attribute::Bold)
         });
-        let _ = writeln!(out, "\n{}", aligned([("".to_owned(), header.collect())], column, style));
+        let _ = writeln!(
+            out,
+            "\n{}",
+            aligned([("".to_owned(), header.collect())], (LABEL_WIDTH, column), style)
+        );
         let rule = "─".repeat(LABEL_WIDTH + column * policies.len());
         let _ = writeln!(out, "{}", paint(&rule, "2"));
         let host = summary.sections.len() - 1;
@@ -106,7 +110,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     if !summary.verdicts.is_empty() {
         let _ = writeln!(out, "{}", paint("Who serves whom best", "1"));
         for verdict in summary.verdicts.iter().take(MOST_SECTIONS) {
-            let verdict = harmless(&short(verdict, VERDICT)).into_owned();
+            let verdict = sentence(verdict);
             let _ = writeln!(out, "- {}", wrap(&verdict, style.width.saturating_sub(2)));
         }
         out.push('\n');
@@ -123,13 +127,13 @@ fn section_table(section: &Section, columns: Range<usize>, width: usize, style: 
         });
         (format!("  {}", visible(&row.label)), cells.collect())
     });
-    aligned(rows, width, style)
+    aligned(rows, (LABEL_WIDTH, width), style)
 }
 
 /// Rows of a label and cells, in columns that are the same in every table.
-fn aligned(
+pub fn aligned(
     rows: impl IntoIterator<Item = (String, Vec<Cell>)>,
-    width: usize,
+    (label, width): (usize, usize),
     style: Style,
 ) -> String {
     let mut table = Table::new();
@@ -146,7 +150,7 @@ fn aligned(
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         let (width, padding, alignment) = match index {
-            0 => (LABEL_WIDTH, (0, 1), CellAlignment::Left),
+            0 => (label, (0, 1), CellAlignment::Left),
             _ => (width, (1, 0), CellAlignment::Right),
         };
         column.set_padding(padding).set_cell_alignment(alignment);
@@ -161,11 +165,16 @@ pub fn paint(style: Style, text: &str, code: &str) -> String {
 }
 
 /// Names come from files: none may steer the terminal, nor fill it.
-fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     told(text).to_string()
 }
 
+/// A sentence with such names in it.
+pub fn sentence(text: &str) -> String {
+    harmless(&short(text, VERDICT)).into_owned()
+}
+
 /// Breaks a line between words; what follows is indented.
-fn wrap(text: &str, width: usize) -> String {
+pub fn wrap(text: &str, width: usize) -> String {
     format::lines(text, width).join("\n  ")
 }

@@ -12,11 +12,11 @@ use std::sync::atomic::AtomicBool;
 use serde_json::Value;
 use steelyard_boundary::output::Output;
 use steelyard_report::{
-    COMPARISON_FILES, Comparison, ReadError, Results, Style, table, write_all, write_csv,
-    write_html, write_perfetto,
+    COMPARISON_FILES, Comparison, DomainSummary, ReadError, Results, Style, overview, table,
+    write_all, write_csv, write_html, write_perfetto,
 };
 use steelyard_simulator::config::{Domain, Host, Setup};
-use steelyard_simulator::measure::{Setting, Unhonoured};
+use steelyard_simulator::measure::{DomainMeasure, Setting, Unhonoured};
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_simulator::workload::{Busy, Workload};
 
@@ -250,9 +250,56 @@ fn names_cannot_steer_the_terminal() {
 
 #[test]
 fn the_table_leaves_out_what_says_little() {
-    let text = table(&common::results(), Style { width: 100, color: false });
+    let text = table(&common::simulated(), Style { width: 100, color: false });
     assert!(text.contains("response time p99") && !text.contains("response time mean"));
     assert!(!text.contains("packets"), "nothing was measured under any policy");
+    // Of a recording every row tells what was recorded: what workloads say of themselves nobody did.
+    let text = table(&common::results(), Style { width: 100, color: false });
+    assert!(text.contains("wait p99") && !text.contains("response time"));
+}
+
+#[test]
+fn an_overview_fits_on_a_screen() {
+    for (results, recorded) in [(common::results(), true), (common::simulated(), false)] {
+        for width in [60, 80, 160] {
+            let text = overview(&results, Style { width, color: false });
+            for (screen, comparison) in
+                text.split("\n\n").collect::<Vec<_>>().chunks(2).zip(&results.comparisons)
+            {
+                let lines: Vec<&str> = screen.iter().flat_map(|part| part.lines()).collect();
+                assert!(
+                    lines.len() < 23 && lines.iter().all(|it| it.chars().count() <= width),
+                    "{text}"
+                );
+                assert!(lines[0].contains(&comparison.scenario));
+                assert_eq!(
+                    lines.iter().any(|it| it.trim_start().starts_with("recorded   ")),
+                    recorded,
+                    "{text}"
+                );
+            }
+            assert!(text.contains("busy-1 ..") && text.contains("Every figure: --all"));
+        }
+    }
+    // Not all of many domains fit, and it says so.
+    let mut many = common::comparison("many");
+    let (domain, measures) = (many.domains[1].clone(), many.runs.clone());
+    for number in 0..40 {
+        let name = format!("more-{number}");
+        many.domains.push(DomainSummary { name: name.clone(), like: 5 + number, ..domain.clone() });
+        for (run, before) in many.runs.iter_mut().zip(&measures) {
+            run.domains.push(DomainMeasure { name: name.clone(), ..before.domains[1].clone() });
+        }
+    }
+    many.policies.remove(0);
+    let text = overview(&Results::new(vec![many]), Style { width: 80, color: false });
+    assert!(text.lines().count() <= 23 && text.contains("domains more: --all)"), "{text}");
+    let rows =
+        text.lines().filter(|line| line.starts_with("more-") || line.starts_with("web")).count();
+    let more =
+        text.lines().find_map(|line| line.strip_prefix('(')?.split(' ').next()?.parse().ok());
+    // dom0, web and the busy ones are three rows of five domains.
+    assert_eq!(more, Some(45 - 5 - (rows - 1)), "{text}");
 }
 
 #[test]

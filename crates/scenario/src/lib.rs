@@ -19,7 +19,7 @@ mod wakers;
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
 pub use document::{locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
-pub use import::{import, import_from, open_recording, recording_error, snapshots};
+pub use import::{import, import_from, is_recording, open_recording, recording_error, snapshots};
 pub use load::{
     LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, OwnScheduler, load, load_text,
     policy,

@@ -86,6 +86,145 @@ fn xl_domains() {
     assert_eq!(soft, ["1,3", "0-3"]);
 }
 
+#[test]
+fn sets_of_xl_that_depend_on_the_host() {
+    let pins = |cpus: &str| {
+        let text = format!("name = 'db'\nvcpus = 4\ncpus = {cpus}\n");
+        let loaded = described("guest.cfg", &text);
+        let pins: Vec<_> = loaded.setup.domains[0].pin.iter().map(ToString::to_string).collect();
+        (pins.join(" "), loaded.setup.host.pcpus(), loaded.setup.host.sockets)
+    };
+    assert_eq!(pins("'all,^1'"), ("0,2-3".to_owned(), 4, 1));
+    // Two nodes at least, of two pCPUs each.
+    assert_eq!(pins("'node:1'"), ("2-3".to_owned(), 4, 2));
+    assert_eq!(pins("'all,^node:0'"), ("2-3".to_owned(), 4, 2));
+    assert_eq!(pins("['0', 'all,^0', 'nodes:0-1', 'all']"), ("0 1-3 0-3 0-3".to_owned(), 4, 2));
+    let refused = import_from(Path::new("a.cfg"), Cursor::new("name = 'a'\ncpus = '^1'\n"));
+    assert!(refused.unwrap_err().to_string().contains("all,^1"));
+}
+
+#[test]
+fn what_is_left_out_is_said_real_time_first() {
+    let text = |name: &str, text: &str| import_from(Path::new(name), Cursor::new(text)).unwrap();
+    let left_out = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("# Left out: "));
+        lines.map(str::to_owned).collect()
+    };
+    let told = left_out(&text(
+        "a.xml",
+        "<domain><name>a</name><vcpu placement='auto'>2</vcpu><iothreads>2</iothreads>
+           <resource><partition>/prod</partition></resource>
+           <cputune><emulatorpin cpuset='0'/><emulator_quota>5000</emulator_quota>
+             <vcpusched vcpus='0-1' scheduler='fifo' priority='1'/></cputune>
+           <numatune><memory mode='strict' nodeset='0'/></numatune>
+           <features><kvm><hint-dedicated state='on'/></kvm></features>
+           <cpu><topology sockets='1' cores='2' threads='1'/></cpu></domain>",
+    ));
+    assert!(told[0].starts_with("real time") && told[0].contains("scheduler=fifo priority=1"));
+    for element in [
+        "hint-dedicated",
+        "emulatorpin",
+        "iothreads",
+        "quota",
+        "numatune",
+        "topology",
+        "partition",
+        "placement",
+    ] {
+        assert!(told.iter().any(|line| line.contains(element)), "{element}: {told:?}");
+    }
+    assert_eq!(told.len(), 9);
+    let off = "<domain><name>a</name><features><kvm><hint-dedicated state='off'/></kvm></features></domain>";
+    assert!(left_out(&text("a.xml", off)).is_empty());
+    let xl = "name='a'\npool='fast'\nperiod=10000\nbudget=[4000]\nmemory=512\n";
+    let told = left_out(&text("a.cfg", xl));
+    assert!(
+        told.len() == 3 && told[0].contains("`budget`") && told[2].contains("`pool`"),
+        "{told:?}"
+    );
+}
+
+/// As `xe vm-list params=all` prints it, shortened.
+const XE: &str = "\
+uuid ( RO)                                  : 1dbd9ec2-0a5c-0d2f-6f5b-e1d6a7a9a6a1
+                    name-label ( RW): web: one
+              name-description ( RW):
+                 is-a-template ( RW): false
+                   power-state ( RO): running
+                  VCPUs-params (MRW): weight: 512; cap: 80; mask: 1,2,4
+                     VCPUs-max ( RW): 4
+              VCPUs-at-startup ( RW): 2
+                      platform (MRW): timeoffset: 0; cores-per-socket: 2; nx: true
+                      affinity ( RW): <not in database>
+
+
+uuid ( RO)           : 2dbd9ec2-0a5c-0d2f-6f5b-e1d6a7a9a6a1
+          name-label ( RW): a template
+       is-a-template ( RW): true
+           VCPUs-max ( RW): 1
+
+uuid ( RO)           : 3dbd9ec2-0a5c-0d2f-6f5b-e1d6a7a9a6a1
+          name-label ( RW): batch
+         power-state ( RO): halted
+           VCPUs-max ( RW): 3
+";
+
+#[test]
+fn machines_of_xapi() {
+    let loaded = described("pool.txt", XE);
+    assert_eq!(loaded.name, "pool");
+    let [web, batch] = &loaded.setup.domains[..] else { panic!("{:?}", loaded.setup.domains) };
+    assert_eq!(
+        (web.name.as_str(), web.vcpus, web.weight, web.cap_percent),
+        ("web: one", 2, 512, 80)
+    );
+    assert_eq!(web.pin.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1-2,4"]);
+    assert_eq!((batch.name.as_str(), batch.vcpus, batch.weight), ("batch", 3, 256));
+    assert_eq!(loaded.setup.host.pcpus(), 5);
+    let text = import_from(Path::new("pool.txt"), Cursor::new(XE)).unwrap();
+    for word in ["cores-per-socket", "did not run", "at the start"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    for (from, to, said) in [
+        ("weight: 512", "weight: 0", "weight"),
+        ("mask: 1,2,4", "mask: x", "set of pCPUs"),
+        ("VCPUs-max ( RW): 3", "VCPUs-max ( RW): many", "number of vCPUs"),
+        ("           VCPUs-max ( RW): 3\n", "", "VCPUs-max"),
+        ("name-label ( RW): batch", "name-label ( RW):", "empty"),
+        ("is-a-template ( RW): false", "nonsense", "no parameter"),
+    ] {
+        let wrong = XE.replace(from, to);
+        let error = import_from(Path::new("pool.txt"), Cursor::new(wrong)).unwrap_err().to_string();
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+#[test]
+fn a_directory_is_a_host() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("import-host");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(directory.join("networks")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    assert!(import(&directory).unwrap_err().to_string().contains("no description"));
+    write("b.xml", "<domain><name>b</name><vcpu cpuset='0-5,^2'>2</vcpu></domain>");
+    write("a.cfg", "name = 'a'\ncpu_weight = 512\ncpus = 'all,^0'\n");
+    write("pool.txt", XE);
+    write("notes.md", "nothing of interest");
+    let text = import(&directory).unwrap();
+    let loaded = load_text("host", &text, &Options::default()).unwrap();
+    let names: Vec<_> = loaded.setup.domains.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "web: one", "batch"]);
+    // One host for all of them: who may be anywhere but on pCPU 0 has the others of that.
+    assert_eq!(loaded.setup.host.pcpus(), 6);
+    let pins: Vec<_> =
+        loaded.setup.domains.iter().flat_map(|it| &it.pin).map(ToString::to_string).collect();
+    assert_eq!(pins, ["1-5", "0-1,3-5", "1-2,4"]);
+    write("c.xml", "<domain><name>a</name></domain>");
+    assert!(import(&directory).unwrap_err().to_string().contains("a second `a`"));
+    write("c.xml", "<network><name>a</name></network>");
+    assert!(import(&directory).unwrap_err().to_string().contains("no libvirt domain"));
+}
+
 /// Two CPUs. `vm` has a vCPU that runs 2 ms, sleeps 3 ms, runs 1 ms, is preempted for 4 ms by
 /// `other`, and runs 2 ms more. Both ways in which perf writes fields, both ways to write threads.
 const BY_HAND: &str = "\

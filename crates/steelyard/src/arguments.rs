@@ -83,19 +83,21 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Turn a recording or a VM description into a scenario, to look at and edit.
+    /// Turn a recording, a VM description or a directory of these into a scenario, to look at and edit.
     ///
-    /// Reads what `compare` reads. What the file does not say (of a VM description: the host and what
-    /// runs in the VM) is filled in and marked by a comment. A scenario of a recording names the
+    /// Reads what `compare` reads, and of a directory all descriptions in it, as one host. What the file does not say (of a VM description: the host and what
+    /// runs in the VM) is filled in and marked by a comment, and so is what is left out. A scenario of a recording names the
     /// recording relative to its own directory: keep them together.
     #[command(after_help = examples!(
         "steelyard import web.xml                      libvirt, as from `virsh dumpxml web`"
         "steelyard import guest.cfg -o guest.toml      xl.cfg"
+        "steelyard import /etc/libvirt/qemu -o host.toml   all virtual machines of a host"
         "steelyard import host.perf.txt.zst -o host.toml"
     ))]
     Import {
-        /// Recording (of `steelyard record`, `perf script` text), libvirt domain XML, or xl.cfg.
-        #[arg(value_hint = ValueHint::FilePath)]
+        /// Recording (of `steelyard record`, `perf script` text), libvirt domain XML, xl.cfg, what `xe vm-list
+        /// params=all` prints, or a directory of descriptions.
+        #[arg(value_hint = ValueHint::AnyPath)]
         file: PathBuf,
         /// File to write instead of standard output; replaced if it is there, unless it is read.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -215,8 +217,13 @@ pub struct Simulated {
 
 /// Run inputs under several policies and show who is served best.
 ///
-/// Every policy runs once with every seed. The table has the policies side by side: share of CPU
-/// time against entitlement, waits and the worst of them, and what the workloads say of themselves.
+/// Every policy runs once with every seed. The table has the policies side by side: on one screen how long each
+/// virtual machine waits; with --all its share of CPU time against entitlement, the worst waits and what the
+/// workloads say of themselves too.
+///
+/// Two recordings, and nothing said of how to simulate them, are held against each other as they are: what a
+/// change between them brought, and how much of it may be chance.
+///
 /// The same inputs, policies and seeds give the same bytes, whatever the number of threads.
 #[derive(Args, Debug)]
 #[command(
@@ -224,6 +231,7 @@ pub struct Simulated {
         "steelyard compare scenarios/first-look.toml"
         "steelyard compare scenarios/first-look.toml --policy credit,credit2 --seeds 10"
         "steelyard compare host.perf.txt.zst --out report"
+        "steelyard compare before.steelyard after.steelyard"
     ),
     after_long_help = format!("{}\n\n{EXIT_CODES}", examples!(
         "steelyard compare scenarios/first-look.toml"
@@ -261,7 +269,10 @@ pub struct Compare {
     /// one second around the worst wait of each policy's first seed.
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Print results.json instead of the table.
+    /// Every figure of every domain, however long that is, instead of one screen.
+    #[arg(long, conflicts_with = "json")]
+    pub all: bool,
+    /// For programs: results.json (of two recordings what differs) instead of the table.
     #[arg(long)]
     pub json: bool,
 }
@@ -436,6 +447,7 @@ fn speed(text: &str) -> Result<f64, String> {
     "steelyard top --simulate scenarios/first-look.toml --policy credit2"
     "steelyard top --simple                         bars, once per interval"
     "steelyard top --json --batch 1 | jq '.domains[].gotten_percent'"
+    "steelyard top --csv --batch 1 > now.csv"
 ))]
 pub struct Top {
     #[command(flatten)]
@@ -452,11 +464,17 @@ pub struct Top {
     #[arg(short, long, value_name = "N")]
     pub batch: Option<NonZeroU32>,
     /// Print a line of JSON per interval: described in docs/monitor.md.
-    #[arg(long, conflicts_with = "simple")]
+    #[arg(long, conflicts_with_all = ["simple", "csv"])]
     pub json: bool,
     /// Print a bar per vCPU, and their average, per interval.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     pub simple: bool,
+    /// Print every column of every domain and vCPU as CSV.
+    #[arg(long)]
+    pub csv: bool,
+    /// Show who is no virtual machine, too, in recordings that tell of other processes; `o` does so on the screen.
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Record who gets the CPUs of this host, or of a simulation, until Ctrl-C.
@@ -487,6 +505,7 @@ pub struct Record {
 #[command(after_help = examples!(
     "steelyard export                              on http://127.0.0.1:9750/metrics"
     "steelyard export --listen '[::]:9750'         for other hosts too"
+    "steelyard export --rules > steelyard.rules.yml"
 ))]
 pub struct Export {
     #[command(flatten)]
@@ -494,6 +513,9 @@ pub struct Export {
     /// Address and port to listen on; anybody who reaches it can read it.
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
     pub listen: SocketAddr,
+    /// Print the thresholds of top.toml as alerting rules for Prometheus, and end.
+    #[arg(long, conflicts_with = "listen")]
+    pub rules: bool,
 }
 
 /// The host that a plan is for: this one.

@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use steelyard_boundary::output::Output;
 use steelyard_boundary::text::told;
 use steelyard_report::{
-    COMPARISON_FILES, Comparison, PolicySummary, ReplayError, Results, RunTrace, Style, table,
-    write_all,
+    COMPARISON_FILES, Comparison, PolicySummary, ReplayError, Results, RunTrace, Style, overview,
+    table, write_all,
 };
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, MAX_RUN_BYTES, Options, load};
 use steelyard_simulator::Simulation;
@@ -21,6 +21,7 @@ use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::arguments::{Compare, MOST_THREADS};
+use crate::change;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal;
@@ -29,6 +30,9 @@ use crate::terminal;
 pub const FIRST_SEED: u64 = 1;
 
 pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
+    if let Some(recordings) = change::wanted(arguments)? {
+        return change::run(recordings, arguments);
+    }
     let out = arguments.out.as_ref();
     let out = out.map(|out| Output::directory(out, &COMPARISON_FILES, &arguments.inputs));
     let out = out.transpose()?;
@@ -40,6 +44,8 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
+    let own = arguments.simulated.own.as_deref();
+    check_own(own, &inputs)?;
     let recordings: Vec<_> = inputs.iter().flat_map(|input| input.recordings.clone()).collect();
     let out = out.map(|out| out.beside(&recordings)).transpose()?;
     let pool = pool(within_memory(arguments.simulated.threads, &inputs))?;
@@ -80,8 +86,25 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
         terminal::print_json(&String::from_utf8_lossy(&text))
     } else {
         let style = Style { width: terminal::width(), color: true };
-        terminal::print(&table(&results, style))
+        terminal::print(&if arguments.all {
+            table(&results, style)
+        } else {
+            overview(&results, style)
+        })
     }
+}
+
+/// Nobody's scheduler was recorded but that of a recording.
+fn check_own(own: Option<&str>, inputs: &[Loaded]) -> Result<(), Failure> {
+    if own.is_some()
+        && let Some(input) = inputs.iter().find(|input| input.recorded.is_none())
+    {
+        let message = "`--own` says what scheduled a recorded host, and this is no recording";
+        let help =
+            "leave `--own` out, or compare recordings alone; `--policy` says what to simulate";
+        return Err(Diagnostic::of_file(&input.name, message).with_help(help).into());
+    }
+    Ok(())
 }
 
 /// So many runs at a time as wanted, one per CPU if nobody says, but no more than there is memory for: that of

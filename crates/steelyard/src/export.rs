@@ -5,20 +5,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use steelyard_monitor::{Exposition, Server, Source};
+use steelyard_monitor::{Exposition, Server, Source, alerting_rules};
 use steelyard_recording::Snapshot;
+use steelyard_scenario::Diagnostic;
 
 use crate::arguments::Export;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::monitor::{ATTENTION, open, watching};
+use crate::monitor::{ATTENTION, open, settings, watching};
 use crate::terminal;
 
 /// Who asks sooner gets the same again: asking costs this host no more than so many looks.
 const SOONEST: Duration = Duration::from_millis(50);
 
 pub fn run(arguments: &Export, interrupt: &Interrupt) -> Result<(), Failure> {
-    let Export { watched, listen } = arguments;
+    let Export { watched, listen, rules } = arguments;
+    if *rules {
+        let Some(rules) = alerting_rules(&settings()?.alert) else {
+            let message = "there are no thresholds to make rules of";
+            let help = "write some into top.toml, such as `[alert]` and below `waited_percent = 50.0` and `wait_p99_ms = 20.0`";
+            return Err(Diagnostic::of_file("steelyard/top.toml", message).with_help(help).into());
+        };
+        return terminal::print_file(&rules);
+    }
     let (mut source, _) = open(watched, None)?;
     source.set_states(false);
     source.set_segments(false);
@@ -71,7 +80,8 @@ impl Watch {
         let mut text = Arc::try_unwrap(std::mem::take(&mut self.text)).unwrap_or_default();
         text.clear();
         if let Some(snapshot) = &self.last {
-            self.exposition.write(snapshot, self.source.left_out(), &mut text);
+            let processes = self.source.processes();
+            self.exposition.write(snapshot, &processes, self.source.left_out(), &mut text);
         }
         self.text = text.into();
         self.looked = Some(Instant::now());

@@ -5,6 +5,7 @@
 mod advise;
 mod apply;
 mod arguments;
+mod change;
 mod compare;
 mod export;
 mod failure;

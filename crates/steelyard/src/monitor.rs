@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steelyard top` and `steelyard record`: who gets the CPUs of a host, and who waits.
 
+use std::cell::Cell;
 use std::env;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, IsTerminal, Write};
@@ -14,8 +15,8 @@ use anstream::{AutoStream, ColorChoice};
 use steelyard_boundary::output::{Output, Stream, scratch};
 use steelyard_boundary::text::{self, told};
 use steelyard_monitor::{
-    Interval, LinuxSource, PerfettoTrace, ScreenError, SimulationSource, Source, XenSource,
-    fill_screen,
+    Interval, LinuxSource, PerfettoTrace, ProcessTimes, ScreenError, Settings, SettingsError,
+    SimulationSource, Source, XenSource, fill_screen,
 };
 use steelyard_recording::{Ending, Recorder, Recording, Snapshot};
 use steelyard_scenario::{Diagnostic, Options, load, open_recording, recording_error};
@@ -33,42 +34,39 @@ const SEED: u64 = 1;
 pub const ATTENTION: Duration = Duration::from_millis(50);
 
 pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
-    let Top { watched, replay, speed, batch, json, simple } = arguments;
-    let print: &dyn Fn(&Interval) -> Result<String, Failure> = match (json, simple) {
-        (true, _) => &|interval| {
+    let Top { watched, replay, speed, batch, json, simple, csv, all } = arguments;
+    let first = Cell::new(true);
+    let print: &dyn Fn(&Interval) -> Result<String, Failure> = match (json, simple, csv) {
+        (true, _, _) => &|interval| {
             let text = serde_json::to_string(interval);
             Ok(text.map_err(|error| Failure::Output(error.into()))? + "\n")
         },
-        (_, true) => &|interval| Ok(interval.to_bars(terminal::width()) + "\n"),
-        _ => &|interval| Ok(interval.to_table(terminal::width()) + "\n"),
+        (_, true, _) => &|interval| Ok(interval.to_bars(terminal::width()) + "\n"),
+        (_, _, true) => &|interval| Ok(interval.to_csv(first.replace(false))),
+        _ => &|interval| Ok(interval.to_table(terminal::width(), *all) + "\n"),
     };
-    if !json && !simple && batch.is_none() {
-        let help = "print with `--batch N`, `--json` or `--simple`";
-        if !io::stdout().is_terminal() {
-            let message = "standard output is no terminal that could be filled";
-            return Err(Diagnostic::of_file("top", message).with_help(help).into());
-        }
-        if env::var("TERM").is_ok_and(|term| term == "dumb") {
-            let message = "this terminal says that it is dumb: it cannot be filled";
-            return Err(Diagnostic::of_file("top", message).with_help(help).into());
-        }
+    if !json && !simple && !csv && batch.is_none() {
+        check_terminal()?;
         let (of, replay) = (watched.clone(), replay.clone());
         let open = move || source(&of, replay.as_deref());
         let (every, speed) = (interval(watched), speed.unwrap_or(1.0));
         let color = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        return interrupt.until_asked(|asked| fill_screen(open, every, speed, color, asked));
+        let looks = (color, settings()?, *all);
+        return interrupt.until_asked(|asked| fill_screen(open, every, speed, looks, asked));
     }
     let mut source = source(watched, replay.as_deref())?;
     let mut left = batch.map_or(u32::MAX, u32::from);
-    let mut last: Option<Snapshot> = None;
+    let mut last: Option<(Snapshot, ProcessTimes)> = None;
     let mut due = Instant::now();
     // A signal ends it as it ends any command, but for a line half-written.
     let never = AtomicBool::new(false);
     while let Some(now) = source.sample(&never).map_err(watching)? {
         let mut between_ns = 0;
-        if let Some(last) = &last {
+        let processes = source.processes();
+        if let Some((last, before)) = &last {
             between_ns = now.time_ns.saturating_sub(last.time_ns);
-            let text = print(&Interval::between(last, &now))?;
+            let interval = Interval::between(last, &now).with_processes(before, &processes);
+            let text = print(&interval)?;
             let text = if *json { text::json(&text) } else { text::harmless_lines(&text) };
             let written = interrupt.while_writing(|_| {
                 let mut out = anstream::stdout().lock();
@@ -85,9 +83,37 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
         }
         due = after(due, source.pause(interval(watched), between_ns, *speed));
         wait_until(&mut source, due, &never);
-        last = Some(now);
+        last = Some((now, processes));
     }
     Ok(())
+}
+
+/// Whether there is a terminal that can be filled.
+fn check_terminal() -> Result<(), Failure> {
+    let message = if !io::stdout().is_terminal() {
+        "standard output is no terminal that could be filled"
+    } else if env::var("TERM").is_ok_and(|term| term == "dumb") {
+        "this terminal says that it is dumb: it cannot be filled"
+    } else {
+        return Ok(());
+    };
+    let help = "print with `--batch N`, `--json`, `--csv` or `--simple`";
+    Err(Diagnostic::of_file("top", message).with_help(help).into())
+}
+
+/// What the person who runs this wants to see.
+pub fn settings() -> Result<Settings, Failure> {
+    let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let home = || Some(directory("HOME")?.join(".config"));
+    let Some(directory) = directory("XDG_CONFIG_HOME").or_else(home) else {
+        return Ok(Settings::default());
+    };
+    Settings::read(&directory.join("steelyard/top.toml")).map_err(|error| match error {
+        SettingsError::Wrong(path, message) => {
+            Diagnostic::of_file(path.display().to_string(), message).into()
+        }
+        other => Failure::System { what: "read settings", error: other.to_string() },
+    })
 }
 
 pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> {

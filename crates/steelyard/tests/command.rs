@@ -69,7 +69,7 @@ policy = "sedf"
 fn a_policy_that_ignores_a_cap_is_told_on() {
     let directory = directory();
     fs::write(directory.path().join("capped.toml"), CAPPED).unwrap();
-    let output = steelyard(&directory).args(["compare", "capped.toml"]).output().unwrap();
+    let output = steelyard(&directory).args(["compare", "capped.toml", "--all"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -202,7 +202,7 @@ fn a_recording_stands_beside_the_policies() {
     let directory = directory();
     let recording = repository().join("recordings/four-vms.perf.txt.zst");
     let output = steelyard(&directory)
-        .args(["compare", "--set", "length=200 ms", "--policy", "credit2,sedf"])
+        .args(["compare", "--all", "--set", "length=200 ms", "--policy", "credit2,sedf"])
         .arg(recording)
         .output()
         .unwrap();
@@ -216,6 +216,68 @@ fn a_recording_stands_beside_the_policies() {
     {
         assert!(table.contains(word), "{word}: {table}");
     }
+}
+
+#[test]
+fn a_comparison_fits_on_a_screen() {
+    let directory = directory();
+    let recording = repository().join("recordings/four-vms.perf.txt.zst");
+    let compare = ["compare", "--set", "length=200 ms"];
+    let output = steelyard(&directory).args(compare).arg(recording).output().unwrap();
+    let screen = succeeded(output);
+    assert!(screen.lines().count() <= 23, "{screen}");
+    for word in ["recorded", "wait p99", "vm-web", "(assumed)", "Assumed, not recorded", "--all"] {
+        assert!(screen.contains(word), "{word}: {screen}");
+    }
+    // What else ran on that host is not among its machines.
+    assert!(!screen.contains("rest of the host"), "{screen}");
+}
+
+#[test]
+fn two_recordings_say_what_a_change_brought() {
+    let directory = directory();
+    let longer = SCENARIO.replacen("300 ms", "2 s", 1);
+    fs::write(directory.path().join("small.toml"), longer).unwrap();
+    for (policy, file) in [("credit", "before.steelyard"), ("sedf", "after.steelyard")] {
+        let record = ["record", "--simulate", "small.toml", "--policy", policy, "-o", file];
+        succeeded(steelyard(&directory).args(record).output().unwrap());
+    }
+    let compare = |arguments: &[&str]| {
+        let files = ["compare", "before.steelyard", "after.steelyard"];
+        steelyard(&directory).args(files).args(arguments).output().unwrap()
+    };
+    let text_of_it = succeeded(compare(&[]));
+    assert!(text_of_it.contains("From before.steelyard") && text_of_it.contains("wait p99"));
+    // The figures are those of the recording itself.
+    let change: serde_json::Value = serde_json::from_str(&succeeded(compare(&["--json"]))).unwrap();
+    let json = succeeded(compare(&["--json", "--policy", "credit"]));
+    let simulated: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for (number, side) in ["before", "after"].into_iter().enumerate() {
+        let domains = simulated["comparisons"][number]["runs"][0]["domains"].as_array().unwrap();
+        for domain in domains {
+            let changes = change["domains"].as_array().unwrap();
+            let same = changes.iter().find(|one| one["name"] == domain["name"]).unwrap();
+            let near = |one: &serde_json::Value, other: &serde_json::Value, within: f64| {
+                let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
+                assert!((one - other).abs() <= within, "{side} {domain}: {one} {other}");
+            };
+            near(&same["share_percent"][side], &domain["share_percent"], 0.1);
+            let p99 = &domain["waits"]["p99_ns"];
+            near(&same["wait_p99_ns"][side], p99, 0.02 * p99.as_f64().unwrap());
+        }
+    }
+    let output = compare(&["--out", "out"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--out"), "{output:?}");
+}
+
+#[test]
+fn own_is_for_recordings() {
+    let directory = directory();
+    let arguments = ["compare", "small.toml", "--own", "credit"];
+    let output = steelyard(&directory).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("this is no recording"), "{output:?}");
 }
 
 #[test]

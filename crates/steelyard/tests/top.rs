@@ -455,7 +455,7 @@ fn a_person_finds_their_way_through_a_recording() {
         person.types(&["p"]);
         person.reads(&["BEFORE", "QUEUE"]);
         person.types(&["?"]);
-        person.reads(&["unfold or fold", "WAIT%"]);
+        person.reads(&["unfold or fold", "CPU%"]);
         // Sizes change while it runs.
         person.types(&["Escape"]);
         person.reads(&["DOMAIN"]);

@@ -48,7 +48,8 @@ const layout = (more) => {
       color: variable("--many"),
       activecolor: variable("--text"),
     },
-    legend: { orientation: "h", y: -0.2, yanchor: "top" },
+    // Above: names below an axis may be long, and slanted.
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
     ...rest,
     xaxis: both(xaxis),
     yaxis: both(yaxis),

@@ -75,7 +75,11 @@ pub fn comparison(name: &str) -> Comparison {
             .iter()
             .enumerate()
             // The three busy ones are alike.
-            .map(|(index, domain)| DomainSummary { name: domain.0.to_owned(), like: index.min(2) })
+            .map(|(index, domain)| DomainSummary {
+                name: domain.0.to_owned(),
+                like: index.min(2),
+                rest_of_host: false,
+            })
             .collect(),
         policies,
         assumed: vec![],

@@ -8,6 +8,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use steelyard_simulator::units::CpuSet;
 
 use crate::diagnostic::{Diagnostic, Source};
+use crate::import::pins::Pins;
 use crate::import::{VirtualMachine, clamp_weight, whole_number};
 
 /// cpu.shares of a domain that says nothing, under cgroup v1.
@@ -101,14 +102,12 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
         }
         all_pinned = cpuset(source, vcpu)?;
     }
+    let name_told = name.text().unwrap_or_default().trim();
     let mut machine = VirtualMachine {
-        name: name.text().unwrap_or_default().trim().to_owned(),
-        vcpus: vcpus as u32,
-        weight: 256,
-        cap_percent: 0,
         pin: vec![all_pinned; vcpus as usize],
-        pin_soft: vec![],
         notes,
+        left_out: left_out(root),
+        ..VirtualMachine::new(name_told, vcpus as u32)
     };
     if machine.name.is_empty() {
         return Err(source.error(name.range(), "this name is empty"));
@@ -117,6 +116,50 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
         read_tuning(source, tune, &mut machine)?;
     }
     Ok(machine)
+}
+
+/// What decides who runs, and is not simulated: below `cputune` if there is no other place, real time first.
+const LEFT_OUT: [(&[&str], &str); 17] = [
+    (&["cputune", "vcpusched"], "real time: its vCPUs run before all that is not"),
+    (&["cputune", "emulatorsched"], "real time of its emulator"),
+    (&["cputune", "iothreadsched"], "real time of its input and output"),
+    (&["features", "kvm", "hint-dedicated"], "that it is told to have pCPUs of its own"),
+    (&["cputune", "emulatorpin"], "where its emulator runs"),
+    (&["cputune", "iothreadpin"], "where its input and output runs"),
+    (&["iothreads"], "threads for its input and output"),
+    (&["cputune", "emulator_quota"], "a cap of its emulator"),
+    (&["cputune", "emulator_period"], "the period of its emulator's cap"),
+    (&["cputune", "iothread_quota"], "a cap of its input and output"),
+    (&["cputune", "iothread_period"], "the period of that cap"),
+    (&["cputune", "cachetune"], "its part of caches"),
+    (&["cputune", "memorytune"], "its part of the memory's bandwidth"),
+    (&["numatune"], "where its memory is"),
+    (&["cpu", "numa"], "the NUMA nodes that it sees"),
+    (&["cpu", "topology"], "the sockets, cores and threads that it sees"),
+    (&["resource"], "the control group that it shares with others (`partition`)"),
+];
+
+fn left_out(root: Node<'_, '_>) -> Vec<String> {
+    let told = |(path, what): &(&[&str], &str)| {
+        let mut nodes = vec![root];
+        for name in *path {
+            nodes = nodes
+                .iter()
+                .flat_map(|node| node.children().filter(|child| child.has_tag_name(*name)))
+                .collect();
+        }
+        let node = nodes.iter().find(|node| node.attribute("state") != Some("off"))?;
+        let element = path.last().unwrap_or(&"");
+        let how = ["scheduler", "priority", "vcpus"]
+            .iter()
+            .filter_map(|name| Some(format!(" {name}={}", node.attribute(*name)?)));
+        Some(format!("{what} (`{element}`{})", how.collect::<String>()))
+    };
+    let mut all: Vec<String> = LEFT_OUT.iter().filter_map(told).collect();
+    if child(root, "vcpu").is_some_and(|vcpu| vcpu.attribute("placement") == Some("auto")) {
+        all.push("that numad says where it runs (`placement`)".to_owned());
+    }
+    all
 }
 
 fn read_tuning(
@@ -204,8 +247,9 @@ fn attribute(
     }
 }
 
-fn cpuset(source: &Source, node: Node<'_, '_>) -> Result<Option<CpuSet>, Diagnostic> {
+fn cpuset(source: &Source, node: Node<'_, '_>) -> Result<Option<Pins>, Diagnostic> {
     let Some(attribute) = node.attribute_node("cpuset") else { return Ok(None) };
     let bytes: Range<usize> = attribute.range_value();
-    attribute.value().parse().map(Some).map_err(|problem: String| source.error(bytes, problem))
+    let set: Result<CpuSet, String> = attribute.value().parse();
+    set.map(|set| Some(set.into())).map_err(|problem| source.error(bytes, problem))
 }

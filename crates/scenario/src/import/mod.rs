@@ -8,10 +8,12 @@
 mod libvirt;
 mod perf;
 mod perfetto;
+mod pins;
+mod xapi;
 mod xl;
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -25,15 +27,17 @@ use steelyard_recording::{
     XentraceSurvey, is_xentrace, qemu, read_trace_events,
 };
 use steelyard_simulator::limits;
-use steelyard_simulator::units::{CpuSet, Nanoseconds};
+use steelyard_simulator::units::{CpuSet, MAX_PCPU, Nanoseconds};
 use toml_edit::Value;
 
 use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
+use crate::import::pins::Pins;
 use crate::load::Recordings;
 use crate::recording::{Recording, Snapshots};
 
 pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
-     `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml) and Xen's xl.cfg (.cfg)";
+     `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml), Xen's xl.cfg (.cfg) and what \
+     `xe vm-param-list` prints";
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -54,6 +58,8 @@ enum Format {
     TraceEvents,
     Libvirt,
     Xl,
+    /// Of `xe vm-param-list`.
+    Xapi,
 }
 
 impl Format {
@@ -89,6 +95,9 @@ impl Format {
         if head.contains(&0) {
             return wrong("the file is binary, no text", KNOWN_FORMATS);
         }
+        if xapi::looks_like(head) {
+            return Ok(Format::Xapi);
+        }
         let extension = path.extension().and_then(|extension| extension.to_str());
         match extension {
             Some("toml") => Ok(Format::Scenario),
@@ -104,12 +113,15 @@ impl Format {
     }
 }
 
-/// A recording or VM description as the text of a scenario, with comments, to look at and edit.
+/// A recording, a VM description, or all descriptions in a directory, as the text of a scenario, with comments, to look at and edit.
 /// Recordings in it are named relative to their directory.
 ///
 /// # Errors
 /// What cannot be read, and where it stands.
 pub fn import(path: &Path) -> Result<String, Diagnostic> {
+    if path.is_dir() {
+        return whole_host(path);
+    }
     scenario(path, open(path)?, &mut Recordings::default())
 }
 
@@ -150,10 +162,18 @@ pub(crate) fn scenario(
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     let format = Format::of(path, head)?;
     match format {
-        Format::Libvirt => libvirt::parse(&read_text(path, file)?)
-            .map(|machine| machine.scenario(&name, "libvirt")),
-        Format::Xl => {
-            xl::parse(&read_text(path, file)?).map(|machine| machine.scenario(&name, "xl"))
+        Format::Libvirt | Format::Xl | Format::Xapi => {
+            let tool = match format {
+                Format::Libvirt => "libvirt reads",
+                Format::Xl => "xl reads",
+                _ => "xe printed",
+            };
+            let machines = machines(format, &read_text(path, file)?)?;
+            let called = match &machines[..] {
+                [one] => one.name.clone(),
+                _ => stem(&name).to_owned(),
+            };
+            Ok(described(&format!("{}, which {tool}", comment(&name)), &called, &machines))
         }
         Format::Scenario => read_text(path, file).map(|source| source.text),
         Format::Steelyard
@@ -213,6 +233,17 @@ fn read_recording(
 
 /// Time between the snapshots of what has none of its own.
 const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Whether a file is a recording, of any kind.
+///
+/// # Errors
+/// It cannot be read, or nobody knows what it is.
+pub fn is_recording(path: &Path) -> Result<bool, Diagnostic> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    let format = Format::of(path, head)?;
+    Ok(!matches!(format, Format::Scenario | Format::Libvirt | Format::Xl | Format::Xapi))
+}
 
 /// Reads a recording of any kind as snapshots, until `each` says false; how it ends. `tsc_hz` is the
 /// frequency of the time stamp counter, for one that does not tell it and needs it.
@@ -309,13 +340,74 @@ fn read_events(
             })?;
             Ok(Read::Events { history, skipped: None })
         }
-        Format::Scenario | Format::Libvirt | Format::Xl => {
+        Format::Scenario | Format::Libvirt | Format::Xl | Format::Xapi => {
             Err(wrong(&"this is no recording").with_help(KNOWN_FORMATS))
         }
     }
 }
 
-/// A virtual machine as libvirt or xl describe it.
+/// The virtual machines that a text describes, at least one.
+fn machines(format: Format, source: &Source) -> Result<Vec<VirtualMachine>, Diagnostic> {
+    match format {
+        Format::Libvirt => Ok(vec![libvirt::parse(source)?]),
+        Format::Xapi => xapi::parse(source),
+        _ => Ok(vec![xl::parse(source)?]),
+    }
+}
+
+/// Descriptions that are read of a directory at most.
+const MOST_DESCRIPTIONS: usize = 4096;
+
+/// All descriptions of virtual machines that lie in a directory, as one scenario.
+fn whole_host(directory: &Path) -> Result<String, Diagnostic> {
+    let failed = |error: std::io::Error| unreadable(directory, &error);
+    let mut paths = vec![];
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let may_be = matches!(extension, Some("xml" | "cfg" | "xl" | "txt")) || extension.is_none();
+        if may_be && path.is_file() {
+            paths.push(path);
+        }
+    }
+    let wrong = |message: String| Diagnostic::of_file(directory.display().to_string(), message);
+    if paths.len() > MOST_DESCRIPTIONS {
+        return Err(wrong(format!("more than {MOST_DESCRIPTIONS} files in a directory")));
+    }
+    paths.sort();
+    let mut all: Vec<VirtualMachine> = vec![];
+    for path in &paths {
+        let mut file = open(path)?;
+        let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+        // Whatever else lies there.
+        let Ok(format @ (Format::Libvirt | Format::Xl | Format::Xapi)) = Format::of(path, head)
+        else {
+            continue;
+        };
+        for machine in machines(format, &read_text(path, file)?)? {
+            if all.iter().any(|known| known.name == machine.name) {
+                let message = format!("a second `{}`: names must differ", told(&machine.name));
+                return Err(Diagnostic::of_file(path.display().to_string(), message));
+            }
+            all.push(machine);
+        }
+    }
+    if all.is_empty() {
+        return Err(wrong("no description of a virtual machine lies in this directory".to_owned())
+            .with_help("libvirt's lie in /etc/libvirt/qemu, as NAME.xml; xl's where you keep them, as NAME.cfg"));
+    }
+    let name = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let of = format!("the {} virtual machines described in {}", all.len(), comment(&name));
+    Ok(described(&of, if name.is_empty() { "host" } else { &name }, &all))
+}
+
+/// The name of a file without its endings.
+fn stem(file: &str) -> &str {
+    file.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(file)
+}
+
+/// A virtual machine as libvirt, xl or xapi describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VirtualMachine {
     name: String,
@@ -323,32 +415,96 @@ pub(crate) struct VirtualMachine {
     weight: u32,
     cap_percent: u32,
     /// By number of the vCPU; none: all pCPUs.
-    pin: Vec<Option<CpuSet>>,
-    pin_soft: Vec<Option<CpuSet>>,
+    pin: Vec<Option<Pins>>,
+    pin_soft: Vec<Option<Pins>>,
     /// What was translated, and how.
     notes: Vec<String>,
+    /// What was not, though it decides who runs; what weighs most first.
+    left_out: Vec<String>,
+}
+
+/// The machine that descriptions need at least, as far as one can tell: nodes are taken to be sockets.
+struct LeastHost {
+    pcpus: u32,
+    /// 0: none is named.
+    nodes: u32,
+}
+
+impl LeastHost {
+    fn of(machines: &[VirtualMachine]) -> LeastHost {
+        let pins = || machines.iter().flat_map(|it| it.pin.iter().chain(&it.pin_soft)).flatten();
+        let nodes = pins().map(Pins::least_nodes).max().unwrap_or(0);
+        let of_machine = |machine: &VirtualMachine| {
+            machine.cap_percent.div_ceil(100).max(machine.vcpus.min(MAX_CORES))
+        };
+        let pcpus = pins().map(Pins::least_pcpus).chain(machines.iter().map(of_machine));
+        let pcpus = pcpus.max().unwrap_or(1);
+        if nodes < 2 {
+            return LeastHost { pcpus, nodes };
+        }
+        // A socket has so many at most, and so has a host.
+        let nodes = nodes.max(pcpus.div_ceil(MAX_CORES));
+        let each = pcpus.div_ceil(nodes).min((MAX_PCPU + 1) / nodes);
+        LeastHost { pcpus: each * nodes, nodes }
+    }
+
+    fn set(&self, pins: &Pins) -> Option<CpuSet> {
+        pins.on(self.pcpus, self.pcpus / self.nodes.max(1))
+    }
+
+    fn write(&self, text: &mut String) {
+        if self.nodes < 2 {
+            return write_host(text, self.pcpus);
+        }
+        let each = self.pcpus / self.nodes;
+        let _ = writeln!(
+            text,
+            "# The files name NUMA nodes: each is taken to be a socket of {each} pCPU{}.\n\
+             [host]\nsockets = {}\ncores_per_socket = {each}",
+            if each == 1 { "" } else { "s" },
+            self.nodes
+        );
+    }
+}
+
+/// A scenario of described machines.
+fn described(from: &str, name: &str, machines: &[VirtualMachine]) -> String {
+    let host = LeastHost::of(machines);
+    let mut text = format!(
+        "# From {from}.\n\
+         name = {}\n\
+         length = \"10 s\"\n\n\
+         # Nothing there says on what host: say so here, and add what else runs on it.\n",
+        quoted(name)
+    );
+    host.write(&mut text);
+    for machine in machines {
+        machine.write(&host, &mut text);
+    }
+    text
 }
 
 impl VirtualMachine {
-    /// The pCPUs that the host must have at least, as far as one can tell.
-    fn pcpus(&self) -> u32 {
-        let pinned = self.pin.iter().chain(&self.pin_soft).flatten().flat_map(CpuSet::iter).max();
-        let capped = self.cap_percent.div_ceil(100);
-        pinned.map_or(1, |pcpu| pcpu + 1).max(capped).max(self.vcpus.min(MAX_CORES))
+    /// One of which nothing else is known.
+    fn new(name: &str, vcpus: u32) -> VirtualMachine {
+        VirtualMachine {
+            name: name.to_owned(),
+            vcpus,
+            weight: 256,
+            cap_percent: 0,
+            pin: vec![],
+            pin_soft: vec![],
+            notes: vec![],
+            left_out: vec![],
+        }
     }
 
-    fn scenario(&self, file: &str, tool: &str) -> String {
-        let mut text = format!(
-            "# From {}, which {tool} reads.\n\
-             name = {}\n\
-             length = \"10 s\"\n\n\
-             # The file does not say on what host: say so here, and add the domains beside it.\n",
-            comment(file),
-            quoted(&self.name)
-        );
-        write_host(&mut text, self.pcpus());
+    fn write(&self, host: &LeastHost, text: &mut String) {
         let _ =
             writeln!(text, "\n[[domain]]\nname = {}\nvcpus = {}", quoted(&self.name), self.vcpus);
+        for what in &self.left_out {
+            let _ = writeln!(text, "# Left out: {}.", comment(what));
+        }
         for note in &self.notes {
             let _ = writeln!(text, "# {}", comment(note));
         }
@@ -358,13 +514,22 @@ impl VirtualMachine {
         if self.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", self.cap_percent);
         }
-        for (key, sets) in [("pin", &self.pin), ("pin_soft", &self.pin_soft)] {
-            if sets.iter().all(Option::is_none) {
+        for (key, pins) in [("pin", &self.pin), ("pin_soft", &self.pin_soft)] {
+            if pins.iter().all(Option::is_none) {
                 continue;
             }
-            let all: CpuSet = (0..self.pcpus()).collect();
-            let sets = sets.iter().map(|set| quoted(&set.as_ref().unwrap_or(&all).to_string()));
-            let mut sets: Vec<String> = sets.collect();
+            let all: CpuSet = (0..host.pcpus).collect();
+            let set = |pins: &Option<Pins>| match pins {
+                None => Some(all.clone()),
+                Some(pins) => host.set(pins),
+            };
+            let sets: Vec<Option<CpuSet>> = pins.iter().map(set).collect();
+            if sets.contains(&None) {
+                let _ = writeln!(text, "# Left out: pins of which nothing is left on this host.");
+            }
+            let sets = sets.into_iter().map(|set| set.unwrap_or_else(|| all.clone()));
+            let sets: Vec<CpuSet> = sets.collect();
+            let mut sets: Vec<String> = sets.iter().map(|set| quoted(&set.to_string())).collect();
             if sets.iter().all(|set| *set == sets[0]) {
                 sets.truncate(1);
             }
@@ -372,11 +537,10 @@ impl VirtualMachine {
         }
         let _ = writeln!(
             text,
-            "# What runs in it the file does not say either: here every vCPU computes all the time.\n\
+            "# What runs in it nothing says either: here every vCPU computes all the time.\n\
              [[domain.task]]\nthreads = {}\nworkload.busy = {{ compute = \"10 ms\" }}",
             self.vcpus
         );
-        text
     }
 }
 
@@ -420,7 +584,7 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
     if of_kernel {
         let _ = writeln!(text, "# Left out: {} events of other kinds.", recording.skipped);
     }
-    let name = file.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(file);
+    let name = stem(file);
     let length = Nanoseconds(recording.elapsed_ns).to_string();
     let _ =
         write!(text, "name = {}\nlength = {}\nseeds = {SEEDS}\n\n", quoted(name), quoted(&length));

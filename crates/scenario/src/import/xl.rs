@@ -6,9 +6,9 @@
 use std::ops::{Range, RangeInclusive};
 
 use steelyard_simulator::limits;
-use steelyard_simulator::units::CpuSet;
 
 use crate::diagnostic::{Diagnostic, Source};
+use crate::import::pins::Pins;
 use crate::import::{VirtualMachine, clamp_weight, whole_number};
 
 /// Lists in lists are read so deep.
@@ -16,16 +16,9 @@ const MAX_DEPTH: u32 = 16;
 
 /// Reads one domain.
 pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
-    let mut machine = VirtualMachine {
-        name: String::new(),
-        vcpus: 1,
-        weight: 256,
-        cap_percent: 0,
-        pin: vec![],
-        pin_soft: vec![],
-        notes: vec![],
-    };
+    let mut machine = VirtualMachine::new("", 1);
     let (mut cpus, mut cpus_soft) = (None, None);
+    let mut left_out = vec![];
     let mut parser = Parser { source, at: 0 };
     while let Some((key, value)) = parser.assignment()? {
         let number = |what, range| value.number(source, what, range);
@@ -46,9 +39,13 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
                 machine.notes.push(note.to_owned());
             }
             "cpus_soft" => cpus_soft = Some(value),
-            _ => {}
+            other => left_out.extend(LEFT_OUT.iter().position(|(key, _)| *key == other)),
         }
     }
+    left_out.sort_unstable();
+    left_out.dedup();
+    let told = left_out.into_iter().map(|index| LEFT_OUT[index]);
+    machine.left_out.extend(told.map(|(key, what)| format!("{what} (`{key}`)")));
     if machine.name.is_empty() {
         return Err(source.error(0..0, "this domain has no `name`"));
     }
@@ -61,23 +58,25 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
     Ok(machine)
 }
 
+/// What decides who runs, and is not simulated, real time first.
+const LEFT_OUT: [(&str, &str); 9] = [
+    ("budget", "real time: so much of each period is its own"),
+    ("period", "real time: the period of that"),
+    ("extratime", "real time: whether it may have more"),
+    ("slice", "its time of each period, of the scheduler sedf"),
+    ("latency", "its latency, of the scheduler sedf"),
+    ("pool", "the pool of pCPUs that it is in, and what schedules it there"),
+    ("vnuma", "the NUMA nodes that it sees"),
+    ("device_model_stubdomain_override", "the domain that emulates its devices"),
+    ("driver_domain", "that it drives devices for others"),
+];
+
 /// One set for all vCPUs, or a list with one for each; those behind its end may run anywhere.
-fn pins(source: &Source, cpus: &Value, vcpus: usize) -> Result<Vec<Option<CpuSet>>, Diagnostic> {
+fn pins(source: &Source, cpus: &Value, vcpus: usize) -> Result<Vec<Option<Pins>>, Diagnostic> {
     let set = |value: &Value| {
-        let text = value.string(source)?.trim();
-        match text {
-            "all" => Ok(None),
-            _ => text.parse().map(Some).map_err(|problem: String| {
-                let error = source.error(value.bytes.clone(), problem);
-                if text.starts_with("node") {
-                    error.with_help(
-                        "write the CPUs of the node: the file does not tell which they are",
-                    )
-                } else {
-                    error
-                }
-            }),
-        }
+        let pins = Pins::parse(value.string(source)?.trim());
+        let pins = pins.map_err(|problem| source.error(value.bytes.clone(), problem))?;
+        Ok((!pins.is_all()).then_some(pins))
     };
     match &cpus.kind {
         Kind::List(items) => {

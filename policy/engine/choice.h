@@ -226,7 +226,7 @@ ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
 }
 
 /* A vCPU that does not run goes to the pCPU that it is to move to. Whether it has left its queue. */
-ENGINE_CALL bool engine_move_on(ENGINE, u32 vcpu, u64 now)
+ENGINE_FN bool engine_move_on(struct engine *e, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 move_to = v->move_to, from = v->queue, to;

@@ -240,24 +240,37 @@ ENGINE_FN void engine_put_off(struct engine *e, u32 vcpu)
 	host_settle(e, vcpu);
 }
 
-/* Interrupts this idle pCPU for the waiting vCPU, which moves to its queue if `place`. */
-ENGINE_CALL u32 engine_place_on(ENGINE, u32 vcpu, u32 pcpu, bool place, u64 now)
+/* Interrupts this idle pCPU for the waiting vCPU. */
+ENGINE_FN u32 engine_interrupt_there(struct engine *e, u32 vcpu, u32 pcpu)
+{
+	u32 own = host_vcpu(e, vcpu)->queue, queue = host_queue_at(e, pcpu);
+
+	if (!engine_reach(e, own, queue)) {
+		engine_put_off(e, vcpu);
+		return ENGINE_NOT_FOUND;
+	}
+	engine_interrupt(e, pcpu);
+	engine_let_go(e, own, queue);
+	return ENGINE_FOUND;
+}
+
+/* The same, and the vCPU moves to its queue. */
+ENGINE_CALL u32 engine_place_on(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
 	u32 from = host_vcpu(e, vcpu)->queue, to = host_queue_at(e, pcpu);
 
+	if (from == to)
+		return engine_interrupt_there(e, vcpu, pcpu);
 	if (!engine_reach(e, from, to)) {
 		engine_put_off(e, vcpu);
 		return ENGINE_NOT_FOUND;
 	}
 	engine_interrupt(e, pcpu);
-	place &= from != to;
-	if (place) {
-		engine_dequeue(e, vcpu);
-		engine_assign(e, vcpu, pcpu, now);
-		engine_enqueue(e, vcpu, now);
-	}
+	engine_dequeue(e, vcpu);
+	engine_assign(e, vcpu, pcpu, now);
+	engine_enqueue(e, vcpu, now);
 	engine_let_go(e, from, to);
-	return place ? ENGINE_LEFT : ENGINE_FOUND;
+	return ENGINE_LEFT;
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
@@ -269,11 +282,11 @@ ENGINE_FN u32 engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 pl
 
 	if (pcpu == SY_NONE)
 		return ENGINE_NOT_FOUND;
-	return engine_place_on(e, vcpu, pcpu, plan & SY_STEPS_PLACE, now);
+	return plan & SY_STEPS_PLACE ? engine_place_on(e, vcpu, pcpu, now) : engine_interrupt_there(e, vcpu, pcpu);
 }
 
 /* SY_STEP_ALL_IDLE */
-ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u32 end, u64 now)
+ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
 	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, next;
 
@@ -281,7 +294,7 @@ ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u
 		for (next = from; host_goes_on(e) && (next = engine_idle_for(e, vcpu, affinity, next, end)) != SY_NONE;
 		     next++) {
 			pcpu = next;
-			engine_place_on(e, vcpu, pcpu, false, now);
+			engine_interrupt_there(e, vcpu, pcpu);
 		}
 	}
 	return pcpu != SY_NONE;
@@ -305,7 +318,7 @@ ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u
 	case SY_STEP_NEXT_IDLE:
 		return engine_interrupt_idle(e, vcpu, kind, plan, from, end, now);
 	case SY_STEP_ALL_IDLE:
-		return engine_interrupt_all_idle(e, vcpu, from, end, now);
+		return engine_interrupt_all_idle(e, vcpu, from, end);
 	case SY_STEP_LEAST:
 		return engine_interrupt_least(e, vcpu, now);
 	case SY_STEP_EVICT:
@@ -329,7 +342,7 @@ ENGINE_CALL bool engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
 	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
 	if (better != SY_NONE)
-		return engine_place_on(e, vcpu, better, true, now) == ENGINE_LEFT;
+		return engine_place_on(e, vcpu, better, now) == ENGINE_LEFT;
 	if (plan & SY_STEPS_QUEUE) {
 		from = host_queue(e, v->queue)->first_pcpu;
 		end = host_queue(e, v->queue)->end_pcpu;

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use steelyard_recording::{Domain, Figures, Host, OtherRun, Snapshot, Structure, Vcpu};
+use steelyard_recording::{
+    Domain, Figures, Host, OtherRun, Snapshot, Structure, ThreadEvents, Vcpu,
+};
 use steelyard_simulator::measure::Segment;
 
 use super::*;
@@ -67,6 +69,7 @@ fn empty() -> Snapshot {
         vcpus: vec![],
         segments: vec![],
         others: vec![],
+        threads: ThreadEvents::default(),
         lost: 0,
     }
 }

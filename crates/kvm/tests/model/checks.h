@@ -100,7 +100,7 @@ static bool is_unasked(const struct task *t)
 /* It is in a queue of the kernel's, or on the way there, or runs and is on the way off. */
 static bool is_on_the_way(const struct task *t)
 {
-	const struct rq *rq = &rqs[cpu_of(t)];
+	const struct run_queue *rq = &rqs[cpu_of(t)];
 
 	if (rq->current == t)
 		return rq->resched || rq->preempts || wants_higher(rq);
@@ -187,7 +187,7 @@ static void check_pcpu(u32 cpu, bool settled)
 {
 	u32 i = pcpu_of(cpu);
 	const struct pcpu *c = &pcpus[i];
-	const struct rq *rq = &rqs[cpu];
+	const struct run_queue *rq = &rqs[cpu];
 	u64 due_ns = c->slice_end_ns;
 
 	if (!rq->there)
@@ -216,7 +216,7 @@ static void check_pcpu(u32 cpu, bool settled)
 /* A task that is no vCPU. */
 static void check_other(const struct task *t, bool settled)
 {
-	const struct rq *rq = &rqs[cpu_of(t)];
+	const struct run_queue *rq = &rqs[cpu_of(t)];
 
 	if (t->index || !is_queued(t))
 		return;

@@ -34,13 +34,13 @@ static void pin_self(int more)
 		here->called_on = called_before; \
 	} while (0)
 
-static void reschedule(struct rq *rq)
+static void reschedule(struct run_queue *rq)
 {
 	rq->resched = true;
 }
 
 /* Charges who runs. */
-static void update_current(struct rq *rq)
+static void update_current(struct run_queue *rq)
 {
 	struct task *t = rq->current;
 
@@ -52,14 +52,14 @@ static void update_current(struct rq *rq)
 
 /* ---- Into queues and out of them ---- */
 
-static struct rq *rq_of_local(const struct dsq *q)
+static struct run_queue *rq_of_local(const struct dsq *q)
 {
-	return q == &others ? NULL : container_of(q, struct rq, local);
+	return q == &others ? NULL : container_of(q, struct run_queue, local);
 }
 
 static void insert_task(struct dsq *q, struct task *t, u64 flags)
 {
-	struct rq *rq = rq_of_local(q);
+	struct run_queue *rq = rq_of_local(q);
 
 	ASSERT(!t->dsq && is_queued(t));
 	link_task(q, t, flags & (ENQ_HEAD | SCX_ENQ_PREEMPT));
@@ -115,7 +115,7 @@ static void follow_verdict(u32 cpu, struct task *t, u64 flags)
 
 static void ask_where(u32 cpu, struct task *t, u64 flags, bool stays)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 
 	ASSERT(is_queued(t) && t->state == OPS_NONE);
 	if (stays) {
@@ -247,7 +247,7 @@ static void finish_dispatch(u32 cpu, struct task *t, u64 qseq, u64 verdict, u64 
 
 static void flush_buffer(u32 cpu)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 	u32 i;
 
 	for (i = 0; i < rq->buffered; i++)
@@ -303,7 +303,7 @@ bool scx_bpf_dsq_move_to_local(u64 dsq)
 /* Tasks that were to go to the local queues of other CPUs go there. */
 static void do_deferred(u32 cpu)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 
 	rq->deferred_due = false;
 	while (rq->deferred.first) {
@@ -317,7 +317,7 @@ static void do_deferred(u32 cpu)
 
 u32 scx_bpf_reenqueue_local(void)
 {
-	struct rq *rq = &rqs[here->called_on];
+	struct run_queue *rq = &rqs[here->called_on];
 	struct dsq some = { NULL, NULL };
 	struct task *t, *next;
 
@@ -338,7 +338,7 @@ u32 scx_bpf_reenqueue_local(void)
 
 /* ---- Who runs ---- */
 
-static bool wants_higher(const struct rq *rq)
+static bool wants_higher(const struct run_queue *rq)
 {
 	return rq->rt || rq->stops;
 }
@@ -346,7 +346,7 @@ static bool wants_higher(const struct rq *rq)
 /* Whether who ran goes on. */
 static bool find_work(u32 cpu, struct task *previous)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 	u32 round;
 
 	rq->released = false;
@@ -373,7 +373,7 @@ static bool find_work(u32 cpu, struct task *previous)
 
 static struct task *pick(u32 cpu, struct task *previous)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 	struct task *next;
 
 	if (wants_higher(rq))
@@ -389,7 +389,7 @@ static struct task *pick(u32 cpu, struct task *previous)
 
 static void put_previous(u32 cpu, struct task *t, struct task *next)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 
 	update_current(rq);
 	if (is_queued(t)) {
@@ -438,7 +438,7 @@ static void pin_if_disabled(u32 cpu, struct task *t)
 /* blocks: who runs has nothing more to do. */
 static void schedule(u32 cpu, bool blocks)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 	struct task *previous, *next;
 
 	rq->scheduling = true;

@@ -110,7 +110,7 @@ static void do_schedule(struct fiber *f)
 /* Who runs there, with the lock of its run queue, or null. */
 static struct task *hold_current(u32 cpu)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 
 	lock_rq(cpu);
 	if (!rq->scheduling && is_ext(rq->current) && !rq->current->migrating) {
@@ -214,7 +214,7 @@ static void do_class(struct fiber *f)
 {
 	struct task *t = f->task;
 	u32 cpu = lock_task_rq(t);
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 
 	if (t->higher) {
 		t->higher = false;
@@ -238,7 +238,7 @@ static void do_stop(struct fiber *f)
 /* Any time after it was asked for, from any CPU. */
 static void do_kick(struct fiber *f)
 {
-	struct rq *rq = &rqs[f->cpu];
+	struct run_queue *rq = &rqs[f->cpu];
 
 	lock_rq(f->cpu);
 	if (f->value && is_ext(rq->current))
@@ -278,7 +278,7 @@ static void do_timer(struct fiber *f)
 /* A task of a higher class comes or goes. */
 static void do_higher(struct fiber *f)
 {
-	struct rq *rq = &rqs[f->cpu];
+	struct run_queue *rq = &rqs[f->cpu];
 
 	lock_rq(f->cpu);
 	if (rq->rt && f->value)
@@ -417,7 +417,7 @@ static void do_kvm(struct fiber *f)
 /* Something that is on its way to this CPU arrives; whether there was anything. */
 static bool deliver(u32 cpu)
 {
-	struct rq *rq = &rqs[cpu];
+	struct run_queue *rq = &rqs[cpu];
 	struct task *t;
 
 	if (rq->deferred_due)

@@ -25,7 +25,7 @@ static u64 next_event_ns(void)
 		next_ns = sy_min(next_ns, armed[i]->due_ns);
 	for_each_cpu(i)
 	{
-		struct rq *rq = &rqs[i];
+		struct run_queue *rq = &rqs[i];
 		u64 end_ns;
 
 		if (!is_ext(rq->current))

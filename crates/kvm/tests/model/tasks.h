@@ -57,7 +57,7 @@ struct task {
 	u64 woken; /* rounds of its CPU when it woke, plus 1, if that was smooth */
 };
 
-struct rq {
+struct run_queue {
 	bool there, locked, scheduling, resched;
 	bool idle; /* for who looks for idle CPUs */
 	bool released;
@@ -84,7 +84,7 @@ struct clock {
 };
 
 static struct task tasks[TASKS], higher_task;
-static struct rq rqs[CPUS];
+static struct run_queue rqs[CPUS];
 static struct task_group groups[GROUPS];
 static struct dsq others;
 static struct clock clocks[CLOCKS], *armed[CLOCKS];
@@ -352,7 +352,7 @@ static void send_kicks(u64 *kicks, u64 *preempts)
 void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq, u64 slice, u64 flags)
 {
 	struct task *t = task_of(p);
-	struct rq *rq = &rqs[here->called_on];
+	struct run_queue *rq = &rqs[here->called_on];
 
 	point();
 	ASSERT(dsq);

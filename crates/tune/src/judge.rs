@@ -138,7 +138,7 @@ pub struct Judged {
     pub then: Option<Spread>,
     /// In so many of the runs it is better, or keeps its bound.
     pub good_runs: usize,
-    /// Of a goal: better in [`enough`] runs, and by more than replays are off. Of what is to be kept: the median keeps it.
+    /// Of a goal: better in `enough` runs, and by more than replays are off. Of what is to be kept: the median keeps it.
     pub holds: bool,
 }
 

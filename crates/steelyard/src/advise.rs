@@ -4,7 +4,7 @@
 use steelyard_advise::{Question, Toolstack, advise, text};
 use steelyard_boundary::text::told;
 use steelyard_policy::Policy;
-use steelyard_scenario::{LabelledPolicy, Options, load};
+use steelyard_scenario::load;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
@@ -12,28 +12,17 @@ use crate::arguments::Advise;
 use crate::compare::{FIRST_SEED, pool, within_memory};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::simulate::Simulator;
+use crate::simulate::{Simulator, options, own, own_label};
 use crate::terminal;
 
 /// Seeds where neither input nor command line asks for more: fewer say nothing of chance.
 const LEAST_SEEDS: u32 = 3;
 
 pub fn run(arguments: &Advise, interrupt: &Interrupt) -> Result<(), Failure> {
-    let options = Options {
-        policies: arguments.simulated.own.iter().cloned().collect(),
-        seeds: arguments.simulated.seeds.map(u32::from),
-        set: arguments.simulated.set.clone(),
-        own: arguments.simulated.own.clone(),
-    };
-    let input = load(&arguments.input, &options)?;
+    let input = load(&arguments.input, &options(&arguments.simulated))?;
     let seeds = arguments.simulated.seeds.map_or(input.seeds.max(LEAST_SEEDS), u32::from);
-    let own = input.own.as_ref();
-    let is_own = |policy: &&LabelledPolicy| own.is_none_or(|own| policy.label == own.label);
-    let Some(now) = input.policies.iter().find(is_own) else { return Ok(()) };
-    let label = match own.is_some_and(|own| own.assumed) {
-        true => format!("{} (assumed: --own tells)", now.label),
-        false => now.label.clone(),
-    };
+    let Some(now) = own(&input) else { return Ok(()) };
+    let label = own_label(&input, now);
     let question = Question {
         setup: &input.setup,
         policy: &now.policy,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Many hosts with many seeds, on all cores, with results in an order that does not depend on the threads.
+//! Many hosts that come from one input, with many seeds, on all cores, with results in an order that does not depend
+//! on the threads.
 
 use std::ops::Range;
 
@@ -7,11 +8,36 @@ use indicatif::ProgressBar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use steelyard_policy::Policy;
-use steelyard_scenario::Diagnostic;
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
 
+use crate::arguments::Simulated;
 use crate::failure::Failure;
+
+/// How to load an input of which the host as it is matters.
+pub fn options(simulated: &Simulated) -> Options {
+    Options {
+        policies: simulated.own.iter().cloned().collect(),
+        seeds: simulated.seeds.map(u32::from),
+        set: simulated.set.clone(),
+        own: simulated.own.clone(),
+    }
+}
+
+/// What schedules the host as it is.
+pub fn own(input: &Loaded) -> Option<&LabelledPolicy> {
+    let own = input.own.as_ref();
+    input.policies.iter().find(|policy| own.is_none_or(|own| policy.label == own.label))
+}
+
+/// That one's name, with a word where it is only assumed.
+pub fn own_label(input: &Loaded, own: &LabelledPolicy) -> String {
+    match input.own.as_ref().is_some_and(|own| own.assumed) {
+        true => format!("{} (assumed: --own tells)", own.label),
+        false => own.label.clone(),
+    }
+}
 
 /// Runs hosts that come from one input.
 pub struct Simulator<'a> {

@@ -14,7 +14,7 @@ use steelyard_experiment::Spread;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
 use steelyard_report::{Comparison, PolicySummary, ReplayError, factor};
-use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options, load, policy};
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, load, policy};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
@@ -27,7 +27,7 @@ use crate::arguments::Tune;
 use crate::compare::{FIRST_SEED, pool, within_memory};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::simulate::Simulator;
+use crate::simulate::{Simulator, options, own, own_label};
 use crate::terminal;
 
 /// Seeds of each setting in the search, where the command line asks for no other number.
@@ -38,13 +38,7 @@ const VERDICT_SEEDS: u32 = 10;
 const SEED: u64 = 1;
 
 pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
-    let options = Options {
-        policies: arguments.simulated.own.iter().cloned().collect(),
-        seeds: arguments.simulated.seeds.map(u32::from),
-        set: arguments.simulated.set.clone(),
-        own: arguments.simulated.own.clone(),
-    };
-    let input = load(&arguments.input, &options)?;
+    let input = load(&arguments.input, &options(&arguments.simulated))?;
     let files = Files::new(arguments, &input)?;
     let Some(now) = own(&input) else { return Ok(()) };
     let (goals, keeps) = goals(arguments, &words(&input, &now.policy)?)?;
@@ -54,10 +48,7 @@ pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
     let simulator = Simulator { pool, bar: terminal::bar(), name: &input.name };
     interrupt.set_bar(&simulator.bar);
     let errors = errors(&input, now, &goals, &simulator)?;
-    let label = match input.own.as_ref().is_some_and(|own| own.assumed) {
-        true => format!("{} (assumed: --own tells)", now.label),
-        false => now.label.clone(),
-    };
+    let label = own_label(&input, now);
     let question = Question {
         setup: &input.setup,
         policy: &now.policy,
@@ -170,12 +161,6 @@ fn print(outcome: &Outcome, input: &str, arguments: &Tune) -> Result<(), Failure
     let text = serde_json::to_string_pretty(outcome)
         .map_err(|error| Failure::System { what: "write JSON", error: error.to_string() })?;
     terminal::print_json(&format!("{text}\n"))
-}
-
-/// What schedules the host as it is.
-fn own(input: &Loaded) -> Option<&LabelledPolicy> {
-    let own = input.own.as_ref();
-    input.policies.iter().find(|policy| own.is_none_or(|own| policy.label == own.label))
 }
 
 /// A run that has not begun, by which goals are read. What workloads say of themselves nobody recorded.

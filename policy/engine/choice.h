@@ -217,8 +217,7 @@ ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, c->current);
 
 	host_stops(e, c->current, pcpu, status, now);
-	v->status = status;
-	v->since_ns = now;
+	engine_turn(v, status, now);
 	v->saving = host_saves(e);
 	v->requeue = 0;
 	c->current = SY_NONE;
@@ -359,8 +358,7 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	engine_forget(e, vcpu);
 	c->paused = SY_NONE;
 	v->ran_on = pcpu;
-	v->status = ENGINE_RUNNING;
-	v->since_ns = now;
+	engine_turn(v, ENGINE_RUNNING, now);
 	v->woken = 0;
 	/* What was put off is past. */
 	v->unplaced = 0;

@@ -67,8 +67,7 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 queue = host_queue_at(e, pcpu), requests;
 
-	v->status = ENGINE_BLOCKED;
-	v->since_ns = now;
+	engine_turn(v, ENGINE_BLOCKED, now);
 	v->domain = domain;
 	v->queue = queue;
 	v->ran_on = SY_NONE;
@@ -220,8 +219,7 @@ ENGINE_FN void engine_wake(struct engine *e, u32 vcpu, u64 now)
 	bool was_parked;
 
 	host_wakes(e, vcpu, now);
-	v->status = ENGINE_WAITING;
-	v->since_ns = now;
+	engine_turn(v, ENGINE_WAITING, now);
 	engine_charge_lone(e, v->queue, now);
 	v->woken = 1;
 	v->parked_ns = now;
@@ -257,8 +255,7 @@ ENGINE_FN void engine_sleep(struct engine *e, u32 vcpu, u64 now)
 	if (v->queued)
 		engine_dequeue(e, vcpu);
 	host_stops(e, vcpu, SY_NONE, ENGINE_BLOCKED, now);
-	v->status = ENGINE_BLOCKED;
-	v->since_ns = now;
+	engine_turn(v, ENGINE_BLOCKED, now);
 	v->state.runnable = 0;
 	engine_answer(e, vcpu, ENGINE_ASK(block, e, v, now), now);
 }
@@ -341,14 +338,15 @@ ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 }
 
 /* What summoning this sibling of one of this queue promises, if it waits; with `all` it is summoned. */
-ENGINE_FN u64 engine_rank_waiting(struct engine *e, u32 own, u32 vcpu, bool all, u64 now)
+ENGINE_FN u64 engine_rank_waiting(struct engine *e, u32 own, u32 domain, u32 vcpu, bool all, u64 now)
 {
 	u32 queue = host_try_queue_of(e, own, vcpu);
 	u64 rank;
 
 	if (queue == SY_NONE)
 		return 0;
-	rank = host_vcpu(e, vcpu)->queued ? engine_rank(e, vcpu, now) : 0;
+	/* It may have ended meanwhile, and its number be another's. */
+	rank = host_vcpu(e, vcpu)->queued && host_vcpu(e, vcpu)->domain == domain ? engine_rank(e, vcpu, now) : 0;
 	if (rank && all)
 		engine_summon_one(e, vcpu, now);
 	engine_let_go(e, own, queue);
@@ -366,7 +364,7 @@ ENGINE_FN u32 engine_summon(struct engine *e, u32 own, u32 domain, enum sy_gang 
 	u64 greatest = 0;
 
 	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
-		u64 rank = engine_rank_waiting(e, own, vcpu, all, now);
+		u64 rank = engine_rank_waiting(e, own, domain, vcpu, all, now);
 
 		summoned += all && rank;
 		if (rank > greatest) {
@@ -379,7 +377,7 @@ ENGINE_FN u32 engine_summon(struct engine *e, u32 own, u32 domain, enum sy_gang 
 	queue = host_try_queue_of(e, own, best);
 	if (queue == SY_NONE)
 		return 0;
-	if (host_vcpu(e, best)->queued) {
+	if (host_vcpu(e, best)->queued && host_vcpu(e, best)->domain == domain) {
 		engine_summon_one(e, best, now);
 		summoned++;
 	}
@@ -402,6 +400,13 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 }
 
 /* ---- Time that passes ---- */
+
+/* The vCPUs of this domain come next in the round. */
+ENGINE_FN void engine_round_visits(struct engine_round *round, u32 domain)
+{
+	round->visits = domain + 1;
+	round->visited = 0;
+}
 
 /* The tick of this pCPU. It ends while nobody runs there. */
 ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
@@ -448,85 +453,137 @@ ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)
 	while (requests & SY_UNPARK && (vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
 		u32 queue = host_lock_queue_of(e, vcpu);
 
+		if (queue == SY_NONE)
+			continue;
 		engine_unpark(e, vcpu, now);
 		host_unlock_queue(e, queue);
 	}
 }
 
+/* Its queue is locked for that alone; one that has ended meanwhile has none. */
 ENGINE_FN void engine_account_vcpu(struct engine *e, u32 vcpu, u64 now)
 {
 	u32 queue = host_lock_queue_of(e, vcpu), requests;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
+	if (queue == SY_NONE)
+		return;
 	requests = ENGINE_WITH_BOTH(e, v->domain,
 				    sy_account_vcpu(host_policy(e), &e->accounting, engine_domain_of(e, v), &v->state));
 	engine_answer(e, vcpu, requests, now);
 	host_unlock_queue(e, queue);
 }
 
-/* Every sy_account_ns(), if that is not 0. */
-ENGINE_FN void engine_account(struct engine *e, u64 now)
+ENGINE_FN void engine_account_begin(struct engine *e, u64 now)
 {
-	u32 place = 0, domain;
-
 	host_lock_shared(e);
 	sy_account_begin(host_policy(e), &e->accounting, now);
 	host_unlock_shared(e);
-	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
-		u32 requests = ENGINE_WITH_BOTH(e, domain,
-						sy_account_domain(host_policy(e), &e->accounting,
-								  &host_domain(e, domain)->state));
-		u32 visited = 0, vcpu;
+}
 
-		while (requests & SY_VISIT && (vcpu = host_next_vcpu(e, domain, &visited)) != SY_NONE)
-			engine_account_vcpu(e, vcpu, now);
-		if (requests & SY_FIRST)
-			host_account_first(e, place);
+/* Accounts one domain or one of its vCPUs; whether more are to come. */
+ENGINE_FN bool engine_account_some(struct engine *e, struct engine_round *round, u64 now)
+{
+	u32 next = round->visits ? host_next_vcpu(e, round->visits - 1, &round->visited) : SY_NONE, requests;
+
+	if (next != SY_NONE) {
+		engine_account_vcpu(e, next, now);
+		return true;
 	}
+	round->visits = 0;
+	next = host_next_accounted(e, &round->place);
+	if (next == SY_NONE)
+		return false;
+	requests = ENGINE_WITH_BOTH(e, next,
+				    sy_account_domain(host_policy(e), &e->accounting, &host_domain(e, next)->state));
+	if (requests & SY_FIRST)
+		host_account_first(e, round->place);
+	if (requests & SY_VISIT)
+		engine_round_visits(round, next);
+	return true;
+}
+
+ENGINE_FN void engine_account_end(struct engine *e)
+{
 	host_lock_shared(e);
 	sy_account_end(host_policy(e), &e->accounting);
 	host_unlock_shared(e);
 }
 
-/* Whoever runs of the domain is chosen anew, for another slice perhaps. */
-ENGINE_FN void engine_reschedule_domain(struct engine *e, u32 domain)
+/* Every sy_account_ns(), if that is not 0; by a host for which that takes too long at a time in the three parts above. */
+ENGINE_FN void engine_account(struct engine *e, u64 now)
 {
-	u32 place = 0, vcpu;
+	struct engine_round round = { 0 };
 
-	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
-		u32 queue = host_lock_queue_of(e, vcpu);
-
-		if (host_vcpu(e, vcpu)->status == ENGINE_RUNNING)
-			engine_interrupt(e, host_vcpu(e, vcpu)->ran_on);
-		host_unlock_queue(e, queue);
-	}
+	engine_account_begin(e, now);
+	while (engine_account_some(e, &round, now) && host_goes_on(e))
+		;
+	engine_account_end(e);
 }
 
-/* Every sy_sample_ns(), if that is not 0. */
-ENGINE_FN void engine_sample(struct engine *e, u64 now)
+/* If it runs, it is chosen anew, for another slice perhaps. */
+ENGINE_FN void engine_reschedule(struct engine *e, u32 vcpu)
 {
-	u32 place = 0, domain;
+	u32 queue = host_lock_queue_of(e, vcpu);
 
+	if (queue == SY_NONE)
+		return;
+	if (host_vcpu(e, vcpu)->status == ENGINE_RUNNING)
+		engine_interrupt(e, host_vcpu(e, vcpu)->ran_on);
+	host_unlock_queue(e, queue);
+}
+
+ENGINE_FN void engine_sample_begin(struct engine *e, u64 now)
+{
 	host_lock_shared(e);
 	sy_sample_begin(host_policy(e), &e->governor, e->online, now);
 	host_unlock_shared(e);
-	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
-		struct sy_sample sample;
+}
 
-		host_sample(e, domain, &sample, now);
-		engine_lock_both(e, domain);
-		sy_sample_domain(host_policy(e), &e->governor, &host_domain(e, domain)->state, &sample);
-		engine_unlock_both(e, domain);
-	}
-	place = 0;
-	while ((domain = host_next_accounted(e, &place)) != SY_NONE) {
-		u32 requests = ENGINE_WITH_BOTH(e, domain,
-						sy_sample_settle(host_policy(e), &e->governor,
-								 &host_domain(e, domain)->state));
+ENGINE_FN void engine_sample_domain(struct engine *e, u32 domain, u64 now)
+{
+	struct sy_sample sample;
 
-		if (requests & SY_RESCHEDULE)
-			engine_reschedule_domain(e, domain);
+	host_sample(e, domain, &sample, now);
+	engine_lock_both(e, domain);
+	sy_sample_domain(host_policy(e), &e->governor, &host_domain(e, domain)->state, &sample);
+	engine_unlock_both(e, domain);
+}
+
+/* Samples one domain, or settles one once all are sampled, or chooses one of its vCPUs anew; whether more are to come. */
+ENGINE_FN bool engine_sample_some(struct engine *e, struct engine_round *round, u64 now)
+{
+	u32 next = round->visits ? host_next_vcpu(e, round->visits - 1, &round->visited) : SY_NONE, requests;
+
+	if (next != SY_NONE) {
+		engine_reschedule(e, next);
+		return true;
 	}
+	round->visits = 0;
+	next = host_next_accounted(e, &round->place);
+	if (next == SY_NONE) {
+		round->place = 0;
+		return !round->settles++;
+	}
+	if (!round->settles) {
+		engine_sample_domain(e, next, now);
+		return true;
+	}
+	requests = ENGINE_WITH_BOTH(e, next,
+				    sy_sample_settle(host_policy(e), &e->governor, &host_domain(e, next)->state));
+	if (requests & SY_RESCHEDULE)
+		engine_round_visits(round, next);
+	return true;
+}
+
+/* Every sy_sample_ns(), if that is not 0; or in the two parts above. */
+ENGINE_FN void engine_sample(struct engine *e, u64 now)
+{
+	struct engine_round round = { 0 };
+
+	engine_sample_begin(e, now);
+	while (engine_sample_some(e, &round, now) && host_goes_on(e))
+		;
 }
 
 #endif

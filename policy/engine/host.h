@@ -47,6 +47,7 @@ HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu);
 HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place); /* lowest key first */
 HOST_FN u32 host_next_member(struct engine *e, u32 queue,
 			     u32 *place); /* who belongs to the queue */
+/* Where vCPUs may begin and end meanwhile, it may give one that has ended, of which not even the domain is sure. */
 HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place);
 HOST_FN u32 host_next_accounted(struct engine *e,
 				u32 *place); /* every domain, see host_account_first() */
@@ -71,7 +72,7 @@ HOST_FN u32 host_next_accounted(struct engine *e,
 HOST_FN bool host_try_queue(struct engine *e, u32 queue);
 HOST_FN void host_lock_queue(struct engine *e, u32 queue);
 HOST_FN void host_unlock_queue(struct engine *e, u32 queue);
-/* The queue that the vCPU belongs to, locked; if that is only tried and it is not `own`: or SY_NONE. */
+/* The queue that the vCPU belongs to, locked, or SY_NONE: it has ended; or, where that is only tried, is not to be had. */
 HOST_FN u32 host_lock_queue_of(struct engine *e, u32 vcpu);
 HOST_FN u32 host_try_queue_of(struct engine *e, u32 own, u32 vcpu);
 HOST_FN void host_lock_domain(struct engine *e, u32 domain);

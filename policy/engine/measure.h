@@ -33,6 +33,12 @@ struct engine_samples {
 HOST_FN struct engine_met *host_met(struct engine *e, u32 vcpu);
 HOST_FN struct engine_samples *host_samples(struct engine *e, u32 domain);
 
+/* Time since then. By a queue's time that may be later than now, of a vCPU that has come from there: see engine.h. */
+HOST_FN u64 measure_since(u64 then_ns, u64 now)
+{
+	return now > then_ns ? now - then_ns : 0;
+}
+
 /* Since when a vCPU is kept from waiting in a queue, though it would. */
 HOST_FN u64 measure_parked_since_ns(const struct engine_vcpu *v)
 {
@@ -42,14 +48,14 @@ HOST_FN u64 measure_parked_since_ns(const struct engine_vcpu *v)
 /* For how long it has waited so by now. */
 HOST_FN u64 measure_waits_parked_ns(const struct engine_vcpu *v, u64 now)
 {
-	return v->parked && v->status == ENGINE_WAITING ? now - measure_parked_since_ns(v) : 0;
+	return v->parked && v->status == ENGINE_WAITING ? measure_since(measure_parked_since_ns(v), now) : 0;
 }
 
 HOST_FN void measure_wait(struct engine *e, u32 vcpu, u64 now)
 {
 	const struct engine_vcpu *v = host_vcpu(e, vcpu);
 	struct engine_met *met = host_met(e, vcpu);
-	u64 wait_ns = now - v->since_ns;
+	u64 wait_ns = measure_since(v->since_ns, now);
 
 	met->waited_ns += wait_ns;
 	met->parked_ns += measure_waits_parked_ns(v, now);
@@ -60,7 +66,7 @@ HOST_FN void measure_wait(struct engine *e, u32 vcpu, u64 now)
 
 HOST_FN void measure_wakes(struct engine *e, u32 vcpu, u64 now)
 {
-	host_met(e, vcpu)->blocked_ns += now - host_vcpu(e, vcpu)->since_ns;
+	host_met(e, vcpu)->blocked_ns += measure_since(host_vcpu(e, vcpu)->since_ns, now);
 }
 
 /* Whether it ran elsewhere before. */
@@ -84,13 +90,13 @@ HOST_FN void measure_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64
 		measure_wait(e, vcpu, now);
 		return;
 	}
-	met->gotten_ns += now - host_vcpu(e, vcpu)->since_ns;
+	met->gotten_ns += measure_since(host_vcpu(e, vcpu)->since_ns, now);
 	met->preemptions += status == ENGINE_WAITING;
 }
 
 HOST_FN void measure_unparks(struct engine *e, u32 vcpu, u64 now)
 {
-	host_met(e, vcpu)->parked_ns += now - measure_parked_since_ns(host_vcpu(e, vcpu));
+	host_met(e, vcpu)->parked_ns += measure_since(measure_parked_since_ns(host_vcpu(e, vcpu)), now);
 }
 
 /* Adds what happened to the vCPU since it began. */
@@ -98,7 +104,7 @@ HOST_FN void measure_add(struct engine *e, u32 vcpu, struct sy_sample *sums, u64
 {
 	const struct engine_vcpu *v = host_vcpu(e, vcpu);
 	const struct engine_met *met = host_met(e, vcpu);
-	u64 since_ns = now - v->since_ns;
+	u64 since_ns = measure_since(v->since_ns, now);
 
 	sums->gotten_ns += met->gotten_ns;
 	sums->waited_ns += met->waited_ns - met->parked_ns;

@@ -181,6 +181,13 @@ ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
 	host_interrupt(e, pcpu);
 }
 
+/* It has this status from now on. It may come from a queue that knows a later time: its own never goes back. */
+ENGINE_FN void engine_turn(struct engine_vcpu *v, u32 status, u64 now)
+{
+	v->status = status;
+	v->since_ns = sy_max(v->since_ns, now);
+}
+
 /* ---- In and out of a queue ---- */
 
 ENGINE_CALL int engine_enqueue(ENGINE, u32 vcpu, u64 now)

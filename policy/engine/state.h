@@ -60,6 +60,14 @@ struct engine_pcpu {
 	u8 online; /* 1: it is there */
 };
 
+/* How far an accounting or a sample of all domains has come; zero at its beginning. */
+struct engine_round {
+	u32 place; /* of host_next_accounted() */
+	u32 visits; /* domain whose vCPUs come next, plus 1; 0: none do */
+	u32 visited; /* of host_next_vcpu() there */
+	u32 settles; /* 1: all domains are sampled */
+};
+
 /*
  * How near pCPUs are to each other: at the distance of the first level of which one group holds both,
  * ENGINE_LEVELS if none does. A group is made of whole ones of the level before; where the host has it otherwise,

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the engine is given in Linux (policy/engine/host.h): tables, lists of who waits, sets of pCPUs,
- * kicks and timers. Everything here is called with the lock held.
+ * What the engine is given in Linux (policy/engine/host.h): tables, locks, lists of who waits, sets of pCPUs,
+ * kicks and timers.
+ *
+ * Beside the engine's locks there is that of the host. It guards which slots are whose, the order of accounting, the
+ * lists of domains' vCPUs and what is put off until an accounting or a sample goes on. These lists are also walked
+ * without it, for a spinning vCPU and for a domain's timer: a walk that meets a vCPU that has ended goes on wherever
+ * that leads it, to an end, and who is met belongs to no queue or to another domain.
  */
 #ifndef STEELYARD_HOST_H
 #define STEELYARD_HOST_H
@@ -14,10 +19,16 @@ struct engine engine;
 u64 idle_pcpus[PCPU_WORDS];
 u64 waited_queues[PCPU_WORDS];
 u64 present_pcpus[PCPU_WORDS];
+/* What is put off, and whether the timer is set that serves it. */
 u64 unbalanced_queues[PCPU_WORDS];
-bool balance_armed; /* the timer is set that serves those */
+u64 unsettled_vcpus[VCPU_WORDS];
+u32 later_armed;
+struct lock shared_lock OWN_LINE;
+struct lock host_lock OWN_LINE;
 u64 mask_words[PCPU_WORDS]; /* of a thread that is looked at, by the kernel's numbers */
 struct list accounted; /* domains, as accounting visits them */
+struct engine_round the_round; /* the accounting or sample that goes on; a domain or vCPU that ends is no part of it */
+u64 account_due_ns, sample_due_ns; /* 0: never */
 struct list free_vcpus;
 struct list free_domains;
 /* Slots from these on have never been anybody's. */
@@ -55,7 +66,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct timer);
-} balance_timer SEC(".maps"), account_timer SEC(".maps"), sample_timer SEC(".maps");
+} later_timer SEC(".maps"), round_timer SEC(".maps");
 
 /* Nothing happens sooner than this after what asks for it, or a parameter could keep a pCPU from all else. */
 #define SOONEST_NS (50 * SY_US)
@@ -146,6 +157,88 @@ HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
 HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
 {
 	return &pcpu_at(pcpu)->engine;
+}
+
+/* ---- Locks ---- */
+
+/* SY_NONE: to no queue. */
+HOST_FN u32 belongs_to(u32 vcpu)
+{
+	return *(volatile u32 *)&vcpu_at(vcpu)->belongs - 1;
+}
+
+HOST_FN bool host_try_queue(struct engine *e, u32 queue)
+{
+	return try_lock(&queue_at(queue)->lock);
+}
+
+HOST_FN void host_lock_queue(struct engine *e, u32 queue)
+{
+	take_lock(&queue_at(queue)->lock);
+}
+
+HOST_FN void host_unlock_queue(struct engine *e, u32 queue)
+{
+	give_lock(&queue_at(queue)->lock);
+}
+
+/* The queue that it belongs to, locked, or SY_NONE: it has ended. */
+__weak __noinline u32 lock_queue_of(u32 vcpu)
+{
+	u32 queue;
+
+	while ((queue = belongs_to(vcpu)) != SY_NONE && can_loop) {
+		host_lock_queue(&engine, queue);
+		if (belongs_to(vcpu) == queue)
+			return queue;
+		host_unlock_queue(&engine, queue);
+	}
+	return SY_NONE;
+}
+
+HOST_FN u32 host_lock_queue_of(struct engine *e, u32 vcpu)
+{
+	return lock_queue_of(vcpu);
+}
+
+/* Nobody else can move it out of the own one. */
+HOST_FN u32 host_try_queue_of(struct engine *e, u32 own, u32 vcpu)
+{
+	u32 queue = belongs_to(vcpu);
+
+	if (queue == own || queue == SY_NONE)
+		return queue;
+	if (!host_try_queue(e, queue))
+		return SY_NONE;
+	if (belongs_to(vcpu) == queue)
+		return queue;
+	host_unlock_queue(e, queue);
+	return SY_NONE;
+}
+
+HOST_FN void host_lock_domain(struct engine *e, u32 domain)
+{
+	take_lock(&domain_at(domain)->lock);
+}
+
+HOST_FN void host_unlock_domain(struct engine *e, u32 domain)
+{
+	give_lock(&domain_at(domain)->lock);
+}
+
+HOST_FN void host_lock_shared(struct engine *e)
+{
+	take_lock(&shared_lock);
+}
+
+HOST_FN void host_unlock_shared(struct engine *e)
+{
+	give_lock(&shared_lock);
+}
+
+HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu)
+{
+	return pcpu_at(pcpu)->engine.queue;
 }
 
 /* ---- Lists ---- */
@@ -256,6 +349,7 @@ HOST_FN void host_sort(struct engine *e, u32 queue)
 
 HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
 {
+	*(volatile u32 *)&vcpu_at(vcpu)->belongs = to + 1;
 	if (from != SY_NONE)
 		take_out(&queue_at(from)->members, IN_QUEUE, vcpu);
 	if (to != SY_NONE)
@@ -264,17 +358,24 @@ HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
 
 /* ---- Sets ---- */
 
-HOST_FN u64 *word_of(u64 *set, u32 word)
+HOST_FN u32 bounded(u32 index, u32 size)
 {
-	barrier_var(word);
-	return &set[word & (PCPU_WORDS - 1)];
+	barrier_var(index);
+	return index & (size - 1);
 }
 
-HOST_FN void set_bit_of(u64 *set, u32 bit, bool value)
-{
-	u64 *word = word_of(set, bit / 64);
+#define word_of(set, word) (&(set)[bounded(word, sizeof(set) / sizeof(*(set)))])
+#define bit_of(set, bit) (*word_of(set, (bit) / 64) >> (bit) % 64 & 1)
 
-	*word = (*word & ~(1ULL << bit % 64)) | (u64)value << bit % 64;
+/* Of a set that others change at the same time. */
+HOST_FN void set_bit_of(u64 *word, u32 bit, bool value)
+{
+	if ((*word >> bit % 64 & 1) == value)
+		return;
+	if (value)
+		__sync_fetch_and_or(word, 1ULL << bit % 64);
+	else
+		__sync_fetch_and_and(word, ~(1ULL << bit % 64));
 }
 
 HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
@@ -284,7 +385,7 @@ HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
 {
-	set_bit_of(idle_pcpus, pcpu, idle);
+	set_bit_of(word_of(idle_pcpus, pcpu / 64), pcpu, idle);
 }
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
@@ -294,7 +395,7 @@ HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
 
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
 {
-	set_bit_of(waited_queues, queue, waited);
+	set_bit_of(word_of(waited_queues, queue / 64), queue, waited);
 }
 
 HOST_FN u64 host_allowed_pcpus(struct engine *e, u32 vcpu, u32 word)
@@ -323,7 +424,7 @@ HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 }
 
 /*
- * A timer is never stopped: that would wait for its callback, which may wait for the lock. Whoever is
+ * A timer is never stopped: that would wait for its callback, which may wait for a lock. Whoever is
  * called too early sees that nothing is due yet.
  */
 HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 flags)
@@ -335,12 +436,32 @@ HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 flags)
 	       !bpf_timer_start(&timer->timer, at_ns > now + SOONEST_NS ? at_ns - now : SOONEST_NS, flags);
 }
 
-/* By a timer of its own, which serves all queues; started anew it would be put off. */
+/* By a timer of its own, which serves all; started anew it would be put off. */
+HOST_FN void arm_later(void)
+{
+	if (!__sync_lock_test_and_set(&later_armed, 1) && !start_timer(&later_timer, 0, 1, 0))
+		later_armed = 0;
+}
+
 HOST_FN void host_balance(struct engine *e, u32 queue)
 {
-	set_bit_of(unbalanced_queues, queue, true);
-	if (!balance_armed)
-		balance_armed = start_timer(&balance_timer, 0, 1, 0);
+	set_bit_of(word_of(unbalanced_queues, queue / 64), queue, true);
+	arm_later();
+}
+
+HOST_FN void host_settle(struct engine *e, u32 vcpu)
+{
+	set_bit_of(word_of(unsettled_vcpus, vcpu / 64), vcpu, true);
+	arm_later();
+}
+
+HOST_FN void arm_round(void)
+{
+	u64 due_ns = account_due_ns;
+
+	if (sample_due_ns && (!due_ns || sample_due_ns < due_ns))
+		due_ns = sample_due_ns;
+	start_timer(&round_timer, 0, due_ns, 0);
 }
 
 HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
@@ -355,8 +476,11 @@ HOST_FN void host_domain_timer(struct engine *e, u32 domain)
 {
 	struct domain *d = domain_at(domain);
 
+	/* Of two times the later state's, not the one that was read later. */
+	host_lock_domain(e, domain);
 	d->timer_ns = d->engine.state.timer_ns;
 	start_timer(&domain_timers, domain, d->timer_ns, 0);
+	host_unlock_domain(e, domain);
 }
 
 /* The timer of the pCPU, which serves slices too, is set when the call ends: arm(). */

@@ -6,11 +6,14 @@
 #ifndef STEELYARD_STATE_H
 #define STEELYARD_STATE_H
 
+#include "lock.h"
+
 /* Powers of two: an index is brought into range by a mask, which the verifier understands. */
 #define MAX_VCPUS 4096
 #define MAX_DOMAINS 1024
 #define MAX_PCPUS 512
 #define PCPU_WORDS (MAX_PCPUS / 64)
+#define VCPU_WORDS (MAX_VCPUS / 64)
 
 /* Both name what they link by its number plus 1; 0: none. */
 struct link {
@@ -26,23 +29,28 @@ struct list {
 /* Kinds of lists: those that a vCPU is in, and those of domains. */
 enum {
 	IN_WAITING, /* of its queue, lowest key first */
-	IN_QUEUE, /* all that belong there */
-	IN_DOMAIN, /* or, of a free slot, among the free ones */
+	IN_QUEUE, /* all that belong there; or, of a free slot, among the free ones */
+	IN_DOMAIN,
 	VCPU_LISTS,
 	OF_DOMAINS = VCPU_LISTS
 };
+
+/* Each begins a line of the cache of its own. */
+#define OWN_LINE __attribute__((aligned(64)))
 
 struct vcpu {
 	struct engine_vcpu engine;
 	struct engine_met met;
 	u64 timer_ns; /* when its timer is due; 0: it is not */
 	struct link links[VCPU_LISTS];
+	u32 belongs; /* to the queue of this number plus 1, 0: to none; it changes with both queues' locks held */
 	s32 pid; /* of the thread; 0: a free slot */
 	u32 unasked; /* 1: its thread was taken off with work to do, and enqueue() has not been called since */
 	u64 allowed[PCPU_WORDS]; /* pCPUs that it may use */
-};
+} OWN_LINE;
 
 struct domain {
+	struct lock lock;
 	struct engine_domain engine;
 	u64 timer_ns; /* when its timer is due; 0: it is not */
 	struct list vcpus;
@@ -50,13 +58,15 @@ struct domain {
 	s32 pid; /* of the process; 0: a free slot */
 	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
 	struct engine_samples samples; /* packets: by the loader */
-};
+} OWN_LINE;
 
 struct queue {
+	struct lock lock;
+	u64 time_ns; /* of the last call with the lock held */
 	struct engine_queue engine;
 	struct list waiting;
 	struct list members;
-};
+} OWN_LINE;
 
 struct pcpu {
 	struct engine_pcpu engine;
@@ -66,8 +76,9 @@ struct pcpu {
 	u64 armed_ns; /* when its timer fires; 0: it does not */
 	u64 choices; /* so far */
 	u64 kicks; /* that it got so far */
+	u64 pause_loops; /* at which KVM found somebody to yield to, so far */
 	u32 offline; /* 1: no CPU that is online has this number; the kernel ends the scheduler when that changes */
 	u32 other_had_turn; /* 1: it was the other tasks' turn last */
-};
+} OWN_LINE;
 
 #endif

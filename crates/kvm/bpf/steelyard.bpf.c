@@ -22,11 +22,10 @@
  *
  * Time. Slices and ticks are a timer per pCPU: the kernel's own tick is too coarse.
  *
- * Locking. One lock guards all of the engine's state, which would make do with one per queue
- * (policy/engine/host.h). It is our own: the kernel lets no function be
- * called with one of its own locks held. Who holds it cannot be interrupted: the kernel's calls come with
- * interrupts off, timers switch them off. The kernel's run queue locks are taken before it, those of its timers
- * after it.
+ * Locking. A lock per queue, as the engine has it (policy/engine/host.h); lock.h says what kind and in which order,
+ * host.h what the host's guards. Events take that of the queue concerned, and no other's but by trying. Who begins or
+ * ends, and whose settings change, takes the host's first. An accounting or a sample gives both back, and interrupts on,
+ * after each domain and each vCPU.
  *
  * Functions that are not static are verified once, by themselves, whatever calls them.
  */
@@ -41,6 +40,7 @@
 #define ENGINE struct engine *e __attribute__((btf_decl_tag("arg:nonnull")))
 #define ENGINE_FN static inline __attribute__((unused))
 #define ENGINE_CALL __weak __noinline
+#define HOST_LOCKS
 #include "engine/measure.h"
 #include "state.h"
 
@@ -67,8 +67,6 @@ const volatile char lost_comm[TASK_COMM_LEN];
 /* For who reads the status: nothing here uses it. */
 const volatile char policy_name[128];
 
-u64 pause_loops;
-
 /* What the kernel said at the end. */
 u32 exit_kind;
 char exit_reason[128];
@@ -86,53 +84,30 @@ struct {
 #include "engine/engine.h"
 #include "vcpus.h"
 
-/* ---- The lock ---- */
-
-/* Whose turn it is, in the order in which they came. */
-static struct {
-	u32 next;
-	u32 now;
-	u64 time_ns; /* of the last call */
-} turn __attribute__((aligned(64)));
-
-/* The kernel takes no constant for a format. */
-static char lock_kept[] = "steelyard: somebody keeps the lock";
-/* Each is 250 ms: so long may who has the lock be kept from going on, by the host below this one if there is one. */
-#define TURN_WAITS 8
-
-__weak __noinline bool turn_comes(u32 mine)
+/* With the lock of the queue held: its time of this call, which never goes back. */
+static __always_inline u64 time_of(u32 queue)
 {
-	while (*(volatile u32 *)&turn.now != mine && can_loop)
-		;
-	return *(volatile u32 *)&turn.now == mine;
+	struct queue *q = queue_at(queue);
+
+	q->time_ns = sy_max(bpf_ktime_get_ns(), q->time_ns);
+	return q->time_ns;
 }
 
-/* With interrupts off. Time of this call: it never goes back. */
-static __always_inline u64 enter(void)
+/* The queue that a pCPU belongs to, locked. */
+static __always_inline u32 lock_queue_at(u32 pcpu)
 {
-	u32 mine = __sync_fetch_and_add(&turn.next, 1), i;
-	bool mine_now = *(volatile u32 *)&turn.now == mine;
-	u64 now = 0;
+	u32 queue = host_queue_at(&engine, pcpu);
 
-	bpf_for(i, 0, TURN_WAITS)
-	{
-		if (mine_now)
-			break;
-		mine_now = turn_comes(mine);
-	}
-	if (!mine_now)
-		scx_bpf_error_bstr(lock_kept, &now, 0);
-	now = sy_max(bpf_ktime_get_ns(), turn.time_ns);
-	turn.time_ns = now;
-	return now;
+	host_lock_queue(&engine, queue);
+	return queue;
 }
 
-static __always_inline void leave(void)
+static __always_inline void unlock_queue(u32 queue)
 {
-	__sync_fetch_and_add(&turn.now, 1);
+	host_unlock_queue(&engine, queue);
 }
 
-/* With the lock held: sets the timer of this pCPU, unless it fires early enough anyway. */
+/* With the lock of its queue held: sets the timer of this pCPU, unless it fires early enough anyway. */
 static __always_inline void arm(u32 pcpu)
 {
 	struct pcpu *c = pcpu_at(pcpu);
@@ -165,14 +140,15 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 /* Makes a thread a vCPU, blocked. SY_NONE if there is no room. */
 __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 {
-	u64 now = enter();
-	u32 found = find_vcpu(), domain, home;
+	u32 found, domain, home, queue;
 	struct domain *d;
 	struct vcpu *v;
 
+	take_lock(&host_lock);
+	found = find_vcpu();
 	if (found == SY_NONE)
 		goto out;
-	domain = find_domain(p->tgid, weight, now);
+	domain = find_domain(p->tgid, weight, bpf_ktime_get_ns());
 	if (domain == SY_NONE) {
 		free_vcpu(found);
 		found = SY_NONE;
@@ -186,38 +162,44 @@ __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 	home = engine_home(&engine, found);
 	if (home == SY_NONE)
 		home = pcpu_of(scx_bpf_task_cpu(p));
-	engine_vcpu_begin(&engine, found, domain, d->engine.state.vcpus - 1, home, now);
-	insert_after(&d->vcpus, IN_DOMAIN, found, d->vcpus.last);
+	queue = lock_queue_at(home);
+	engine_vcpu_begin(&engine, found, domain, d->engine.state.vcpus - 1, home, time_of(queue));
 	host_vcpu_timer(&engine, found);
+	unlock_queue(queue);
+	insert_after(&d->vcpus, IN_DOMAIN, found, d->vcpus.last);
 out:
-	leave();
+	give_lock(&host_lock);
 	return found;
 }
 
-/* ---- What happens to vCPUs; each of these takes the lock ---- */
+/* The weight of its control group is another now. */
+__weak __noinline int change_weight(u32 domain, u32 weight)
+{
+	struct sy_settings settings = settings_of(weight);
+
+	take_lock(&host_lock);
+	domain_at(domain)->cgroup_weight = weight;
+	engine_domain_change(&engine, domain, &settings);
+	give_lock(&host_lock);
+	return 0;
+}
+
+/* ---- What happens to vCPUs; each of these takes the lock of its queue ---- */
 
 /* Its thread has work and can be taken. The pCPU that it is to be handed to, or SY_NONE: it waits. */
-__weak __noinline u32 arrive(u32 vcpu, u32 weight)
+__weak __noinline u32 arrive(u32 vcpu)
 {
+	u32 queue = lock_queue_of(vcpu), to = SY_NONE;
 	struct vcpu *v = vcpu_at(vcpu);
-	struct domain *d = domain_at(v->engine.domain);
-	u64 now = enter();
-	u32 to = SY_NONE;
 
 	v->unasked = 0;
-	if (weight != d->cgroup_weight) {
-		struct sy_settings settings = settings_of(weight);
-
-		d->cgroup_weight = weight;
-		engine_domain_change(&engine, v->engine.domain, &settings);
-	}
 	if (v->engine.status == ENGINE_BLOCKED)
-		engine_wake(&engine, vcpu, now);
+		engine_wake(&engine, vcpu, time_of(queue));
 	else if (v->engine.status == ENGINE_RUNNING)
 		to = v->engine.ran_on;
 	else if (v->engine.saving)
-		engine_saved(&engine, vcpu, now);
-	leave();
+		engine_saved(&engine, vcpu, time_of(queue));
+	unlock_queue(queue);
 	return to;
 }
 
@@ -238,44 +220,44 @@ static __always_inline void block(u32 vcpu, u64 now)
 
 __weak __noinline int depart(u32 vcpu)
 {
-	u64 now = enter();
+	u32 queue = lock_queue_of(vcpu);
 
-	block(vcpu, now);
-	leave();
+	block(vcpu, time_of(queue));
+	unlock_queue(queue);
 	return 0;
 }
 
 /* Its thread is gone. */
 __weak __noinline int end(u32 vcpu)
 {
-	struct vcpu *v = vcpu_at(vcpu);
-	u32 domain = v->engine.domain;
-	struct domain *d = domain_at(domain);
-	u64 now = enter();
+	u32 domain = vcpu_at(vcpu)->engine.domain, queue;
+	u64 now;
 
-	block(vcpu, now);
+	/* Blocked it may go to another queue. */
+	depart(vcpu);
+	take_lock(&host_lock);
+	queue = lock_queue_of(vcpu);
+	now = time_of(queue);
 	measure_ends(&engine, vcpu, now);
 	engine_vcpu_end(&engine, vcpu, now);
-	take_out(&d->vcpus, IN_DOMAIN, vcpu);
+	unlock_queue(queue);
+	leave_domain(vcpu, domain);
 	free_vcpu(vcpu);
-	if (!--d->engine.state.vcpus) {
-		d->pid = 0;
-		d->timer_ns = 0;
-		take_out(&accounted, OF_DOMAINS, domain);
-		insert_after(&free_domains, OF_DOMAINS, domain, 0);
-	}
-	leave();
+	give_lock(&host_lock);
 	return 0;
 }
 
 /* It may use other pCPUs. */
 __weak __noinline int allowed_changed(u32 vcpu, const struct cpumask *mask __arg_trusted)
 {
-	u64 now = enter();
+	u32 queue;
 
+	take_lock(&host_lock);
+	queue = lock_queue_of(vcpu);
 	allow(vcpu, mask);
-	engine_affinity_changed(&engine, vcpu, now);
-	leave();
+	engine_affinity_changed(&engine, vcpu, time_of(queue));
+	unlock_queue(queue);
+	give_lock(&host_lock);
 	return 0;
 }
 
@@ -283,11 +265,11 @@ __weak __noinline int allowed_changed(u32 vcpu, const struct cpumask *mask __arg
 __weak __noinline int occupy(u32 pcpu, u32 vcpu)
 {
 	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
-	u64 now = enter();
+	u32 queue = lock_queue_at(pcpu);
 
 	if (!c->occupied && (vcpu == SY_NONE || c->current == vcpu))
-		engine_occupy(&engine, pcpu, now);
-	leave();
+		engine_occupy(&engine, pcpu, time_of(queue));
+	unlock_queue(queue);
 	return 0;
 }
 
@@ -309,8 +291,8 @@ static __always_inline void hand_over(u32 vcpu, u64 slice_ns)
 __weak __noinline u32 choose(u32 pcpu, u32 ran)
 {
 	struct pcpu *c = pcpu_at(pcpu);
-	u64 now = enter(), turn_ns;
-	u32 chosen;
+	u32 queue = lock_queue_at(pcpu), chosen;
+	u64 now = time_of(queue), turn_ns;
 
 	c->choices++;
 	/* The kernel may let it choose of its own accord. */
@@ -324,7 +306,7 @@ __weak __noinline u32 choose(u32 pcpu, u32 ran)
 	arm(pcpu);
 	if (chosen != SY_NONE && chosen != ran)
 		hand_over(chosen, c->slice_ns);
-	leave();
+	unlock_queue(queue);
 	return chosen;
 }
 
@@ -332,14 +314,17 @@ __weak __noinline u32 choose(u32 pcpu, u32 ran)
 __weak __noinline bool let_others(u32 vcpu, u32 pcpu, bool spins)
 {
 	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
-	u64 now = enter();
+	u32 queue = lock_queue_at(pcpu);
+	bool let;
 
+	pcpu_at(pcpu)->pause_loops += spins;
 	if (c->current == vcpu && spins)
-		engine_spin(&engine, pcpu, now);
+		engine_spin(&engine, pcpu, time_of(queue));
 	else if (c->current == vcpu)
-		engine_yield(&engine, pcpu, now);
-	leave();
-	return c->current != vcpu || c->interrupted;
+		engine_yield(&engine, pcpu, time_of(queue));
+	let = c->current != vcpu || c->interrupted;
+	unlock_queue(queue);
+	return let;
 }
 
 /* ---- Other tasks ---- */
@@ -413,7 +398,7 @@ static __always_inline bool must_stay(struct task_struct *p)
 SEC("struct_ops/steelyard_enqueue")
 void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0), weight, to;
+	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0), weight, domain, to;
 
 	if (is_lost(p))
 		return;
@@ -433,7 +418,10 @@ void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		}
 	}
-	to = arrive(*index - 1, weight);
+	domain = vcpu_at(*index - 1)->engine.domain;
+	if (domain_at(domain)->cgroup_weight != weight)
+		change_weight(domain, weight);
+	to = arrive(*index - 1);
 	if (to != SY_NONE)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | kernel_cpu(to), pcpu_at(to)->slice_ns, enq_flags);
 }
@@ -528,8 +516,6 @@ bool BPF_PROG(steelyard_yield, struct task_struct *from, struct task_struct *to)
 {
 	u32 vcpu = vcpu_of(from), pcpu = pcpu_of(scx_bpf_task_cpu(from));
 
-	if (vcpu != SY_NONE && to)
-		__sync_fetch_and_add(&pause_loops, 1);
 	if (vcpu == SY_NONE || let_others(vcpu, pcpu, to))
 		set_slice(from, 0);
 	return to != NULL;
@@ -588,7 +574,8 @@ void BPF_PROG(steelyard_exit_task, struct task_struct *p, struct scx_exit_task_a
 __weak __noinline int time_passed(u32 pcpu)
 {
 	struct pcpu *c = pcpu_at(pcpu);
-	u64 now = enter();
+	u32 queue = lock_queue_at(pcpu);
+	u64 now = time_of(queue);
 
 	c->armed_ns = 0;
 	if (c->tick_due_ns && now >= c->tick_due_ns) {
@@ -604,7 +591,7 @@ __weak __noinline int time_passed(u32 pcpu)
 			engine_interrupt(&engine, pcpu);
 	}
 	arm(pcpu);
-	leave();
+	unlock_queue(queue);
 	return 0;
 }
 
@@ -612,16 +599,21 @@ CALLBACK(pcpu_timer, time_passed(*key))
 
 __weak __noinline int vcpu_time(u32 vcpu)
 {
+	u32 queue = lock_queue_of(vcpu);
 	struct vcpu *v = vcpu_at(vcpu);
-	u64 now = enter();
+	u64 now;
 
+	/* It has ended. */
+	if (queue == SY_NONE)
+		return 0;
+	now = time_of(queue);
 	if (v->timer_ns > now) {
 		start_timer(&vcpu_timers, vcpu, v->timer_ns, 0);
 	} else if (v->timer_ns) {
 		v->timer_ns = 0;
 		engine_vcpu_timer(&engine, vcpu, now);
 	}
-	leave();
+	unlock_queue(queue);
 	return 0;
 }
 
@@ -630,15 +622,18 @@ CALLBACK(vcpu_timer, vcpu_time(*key))
 __weak __noinline int domain_time(u32 domain)
 {
 	struct domain *d = domain_at(domain);
-	u64 now = enter();
+	u64 now = bpf_ktime_get_ns();
+	bool due;
 
-	if (d->timer_ns > now) {
-		start_timer(&domain_timers, domain, d->timer_ns, 0);
-	} else if (d->timer_ns) {
+	host_lock_domain(&engine, domain);
+	due = d->timer_ns && d->timer_ns <= now;
+	if (due)
 		d->timer_ns = 0;
+	else
+		start_timer(&domain_timers, domain, d->timer_ns, 0);
+	host_unlock_domain(&engine, domain);
+	if (due)
 		engine_domain_timer(&engine, domain, now);
-	}
-	leave();
 	return 0;
 }
 
@@ -646,69 +641,119 @@ CALLBACK(domain_timer, domain_time(*key))
 
 __weak __noinline int balance(u32 queue)
 {
-	u64 now = enter();
-
-	set_bit_of(unbalanced_queues, queue, false);
-	engine_balance(&engine, queue, now);
-	leave();
+	set_bit_of(word_of(unbalanced_queues, queue / 64), queue, false);
+	host_lock_queue(&engine, queue);
+	engine_balance(&engine, queue, time_of(queue));
+	unlock_queue(queue);
 	return 0;
 }
 
-/* Who asks for a balance from now on sets the timer again. */
-__weak __noinline int begin_balances(void)
+__weak __noinline int settle_one(u32 vcpu)
 {
-	enter();
-	balance_armed = false;
-	leave();
+	u32 queue = lock_queue_of(vcpu);
+
+	if (queue == SY_NONE)
+		return 0;
+	set_bit_of(word_of(unsettled_vcpus, vcpu / 64), vcpu, false);
+	engine_settle_later(&engine, vcpu, time_of(queue));
+	unlock_queue(queue);
 	return 0;
 }
 
-static int balance_due(void *map, u32 *key, struct timer *timer)
+/* What has been put off. Who puts something off from now on sets the timer again. */
+static int later_due(void *map, u32 *key, struct timer *timer)
 {
 	unsigned long flags;
-	u32 queue;
+	u32 i;
 
-	bpf_local_irq_save(&flags);
-	begin_balances();
-	bpf_local_irq_restore(&flags);
-	bpf_for(queue, 0, engine.queues)
+	__sync_lock_test_and_set(&later_armed, 0);
+	bpf_for(i, 0, engine.queues)
 	{
-		if (!(*word_of(unbalanced_queues, queue / 64) >> queue % 64 & 1))
+		if (!bit_of(unbalanced_queues, i))
 			continue;
 		bpf_local_irq_save(&flags);
-		balance(queue);
+		balance(i);
+		bpf_local_irq_restore(&flags);
+	}
+	bpf_for(i, 0, vcpus_used)
+	{
+		if (!bit_of(unsettled_vcpus, i))
+			continue;
+		bpf_local_irq_save(&flags);
+		settle_one(i);
 		bpf_local_irq_restore(&flags);
 	}
 	return 0;
 }
 
-__weak __noinline int account(void)
+__weak __noinline int round_begins(bool samples)
 {
-	u64 now = enter();
+	u64 now = bpf_ktime_get_ns();
 
-	engine_account(&engine, now);
-	start_timer(&account_timer, 0, now + sy_account_ns(host_policy(&engine)), 0);
-	leave();
+	take_lock(&host_lock);
+	the_round.place = 0;
+	the_round.visits = 0;
+	the_round.settles = 0;
+	if (samples)
+		engine_sample_begin(&engine, now);
+	else
+		engine_account_begin(&engine, now);
+	give_lock(&host_lock);
 	return 0;
 }
 
-CALLBACK(account_due, account())
-
-__weak __noinline int sample(void)
+/* One domain or vCPU of it; whether there are more. */
+__weak __noinline bool round_goes_on(bool samples)
 {
-	u64 now = enter();
+	u64 now = bpf_ktime_get_ns();
+	bool more;
 
-	engine_sample(&engine, now);
-	start_timer(&sample_timer, 0, now + sy_sample_ns(host_policy(&engine)), 0);
-	leave();
-	return 0;
+	take_lock(&host_lock);
+	if (samples)
+		more = engine_sample_some(&engine, &the_round, now);
+	else
+		more = engine_account_some(&engine, &the_round, now);
+	if (!more && !samples)
+		engine_account_end(&engine);
+	give_lock(&host_lock);
+	return more;
 }
 
-CALLBACK(sample_due, sample())
+static __always_inline void go_round(bool samples)
+{
+	unsigned long flags;
+	bool more = true;
+
+	bpf_local_irq_save(&flags);
+	round_begins(samples);
+	bpf_local_irq_restore(&flags);
+	while (more && can_loop) {
+		bpf_local_irq_save(&flags);
+		more = round_goes_on(samples);
+		bpf_local_irq_restore(&flags);
+	}
+}
+
+/* Accountings and samples, by one timer and so never at the same time. */
+static int round_due(void *map, u32 *key, struct timer *timer)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (account_due_ns && account_due_ns <= now) {
+		go_round(false);
+		account_due_ns = now + sy_account_ns(host_policy(&engine));
+	}
+	if (sample_due_ns && sample_due_ns <= now) {
+		go_round(true);
+		sample_due_ns = now + sy_sample_ns(host_policy(&engine));
+	}
+	arm_round();
+	return 0;
+}
 
 /* ---- Beginning and end ---- */
 
-/* Queues of whole groups, split where they are too large. */
+/* Queues of whole groups, split where they are too large. No lock is needed yet. */
 __weak __noinline int begin(void)
 {
 	u32 group, size, first, end, pcpu;
@@ -734,7 +779,7 @@ __weak __noinline int begin(void)
 	for (pcpu = host_zero(&engine); pcpu < pcpus_count && can_loop; pcpu++) {
 		if (pcpu_at(pcpu)->offline)
 			continue;
-		set_bit_of(present_pcpus, pcpu, true);
+		set_bit_of(word_of(present_pcpus, pcpu / 64), pcpu, true);
 		engine_pcpu_begin(&engine, pcpu);
 	}
 	return 0;
@@ -769,13 +814,11 @@ s32 BPF_PROG(steelyard_init)
 	READY(pcpu_timers, pcpus_count, pcpu_timer);
 	READY(vcpu_timers, MAX_VCPUS, vcpu_timer);
 	READY(domain_timers, MAX_DOMAINS, domain_timer);
-	READY(balance_timer, 1, balance_due);
-	READY(account_timer, 1, account_due);
-	READY(sample_timer, 1, sample_due);
-	if (account_ns)
-		start_timer(&account_timer, 0, now + account_ns, 0);
-	if (sample_ns)
-		start_timer(&sample_timer, 0, now + sample_ns, 0);
+	READY(later_timer, 1, later_due);
+	READY(round_timer, 1, round_due);
+	account_due_ns = account_ns ? now + account_ns : 0;
+	sample_due_ns = sample_ns ? now + sample_ns : 0;
+	arm_round();
 	return 0;
 }
 

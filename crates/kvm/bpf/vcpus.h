@@ -51,7 +51,8 @@ static __always_inline struct sy_settings settings_of(u32 weight)
 	return settings;
 }
 
-/* With the lock held: the set of pCPUs that a thread may use, of those that are there. */
+/* With the host's lock held, and the vCPU's queue's if it has one: the set of pCPUs that a thread may use, of those
+ * that are there. */
 static __always_inline void allow(u32 vcpu, const struct cpumask *mask)
 {
 	u32 pcpu;
@@ -59,14 +60,13 @@ static __always_inline void allow(u32 vcpu, const struct cpumask *mask)
 	bpf_probe_read_kernel(mask_words, (cpus_count + 63) / 64 * sizeof(u64), mask->bits);
 	for (pcpu = host_zero(&engine); pcpu < pcpus_count && can_loop; pcpu++) {
 		u32 cpu = kernel_cpu(pcpu);
-		bool present = *word_of(present_pcpus, pcpu / 64) >> pcpu % 64 & 1;
 
-		set_bit_of(vcpu_at(vcpu)->allowed, pcpu,
-			   present && *word_of(mask_words, cpu / 64) >> cpu % 64 & 1);
+		set_bit_of(word_of(vcpu_at(vcpu)->allowed, pcpu / 64), pcpu,
+			   bit_of(present_pcpus, pcpu) && bit_of(mask_words, cpu));
 	}
 }
 
-/* With the lock held: the domain of the process, made if it is not there. SY_NONE: no slot is free. */
+/* With the host's lock held: the domain of the process, made if it is not there. SY_NONE: no slot is free. */
 static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 {
 	struct sy_settings settings = settings_of(weight);
@@ -75,7 +75,9 @@ static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 
 	while ((found = host_next_accounted(&engine, &place)) != SY_NONE) {
 		if (domain_at(found)->pid == pid) {
+			host_lock_domain(&engine, found);
 			domain_at(found)->engine.state.vcpus++;
+			host_unlock_domain(&engine, found);
 			return found;
 		}
 	}
@@ -88,7 +90,8 @@ static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 		return SY_NONE;
 	}
 	d = domain_at(found);
-	__builtin_memset(d, 0, sizeof(*d));
+	/* But for its lock. */
+	__builtin_memset(&d->engine, 0, sizeof(*d) - __builtin_offsetof(struct domain, engine));
 	d->pid = pid;
 	d->cgroup_weight = weight;
 	d->samples.sampled.interval_ns = now;
@@ -97,14 +100,14 @@ static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 	return found;
 }
 
-/* With the lock held: room for a vCPU, or SY_NONE. */
+/* With the host's lock held: room for a vCPU, or SY_NONE. */
 static __always_inline u32 find_vcpu(void)
 {
 	u32 found;
 
 	if (free_vcpus.first) {
 		found = free_vcpus.first - 1;
-		take_out(&free_vcpus, IN_DOMAIN, found);
+		take_out(&free_vcpus, IN_QUEUE, found);
 		return found;
 	}
 	return vcpus_used < MAX_VCPUS ? vcpus_used++ : SY_NONE;
@@ -114,7 +117,33 @@ static __always_inline void free_vcpu(u32 vcpu)
 {
 	vcpu_at(vcpu)->pid = 0;
 	vcpu_at(vcpu)->timer_ns = 0;
-	insert_after(&free_vcpus, IN_DOMAIN, vcpu, 0);
+	set_bit_of(word_of(unsettled_vcpus, vcpu / 64), vcpu, false);
+	insert_after(&free_vcpus, IN_QUEUE, vcpu, 0);
+}
+
+/* With the host's lock held: the vCPU leaves its domain, which ends with its last one. What goes on with either goes on
+ * with the next. */
+static __always_inline void leave_domain(u32 vcpu, u32 domain)
+{
+	struct domain *d = domain_at(domain);
+	u64 left;
+
+	if (the_round.visits == domain + 1 && the_round.visited == vcpu + 1)
+		the_round.visited = vcpu_at(vcpu)->links[IN_DOMAIN].previous;
+	take_out(&d->vcpus, IN_DOMAIN, vcpu);
+	host_lock_domain(&engine, domain);
+	left = --d->engine.state.vcpus;
+	host_unlock_domain(&engine, domain);
+	if (left)
+		return;
+	if (the_round.visits == domain + 1)
+		the_round.visits = 0;
+	if (the_round.place == domain + 1)
+		the_round.place = d->link.next ? d->link.next : SY_NONE;
+	d->pid = 0;
+	d->timer_ns = 0;
+	take_out(&accounted, OF_DOMAINS, domain);
+	insert_after(&free_domains, OF_DOMAINS, domain, 0);
 }
 
 #endif

@@ -234,7 +234,7 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
         choices: tables.pcpus.iter().map(|pcpu| pcpu.choices).sum(),
         interrupts: tables.pcpus.iter().map(|pcpu| pcpu.kicks).sum(),
         resets: domains.iter().map(|domain| domain.resets).sum(),
-        pause_loops: tables.pause_loops,
+        pause_loops: tables.pcpus.iter().map(|pcpu| pcpu.pause_loops).sum(),
         summoned: domains.iter().map(|domain| domain.summoned).sum(),
         domains,
     }

@@ -59,17 +59,18 @@ static u32 check_domain_list(const struct list *list, bool used, const char *nam
 
 static void check_lists(void)
 {
-	static u32 waiting[MAX_VCPUS], member[MAX_VCPUS], inside[MAX_VCPUS];
+	static u32 waiting[MAX_VCPUS], member[MAX_VCPUS], inside[MAX_VCPUS], unused[MAX_VCPUS];
 	u32 i, count = 0;
 
 	memset(waiting, 0, sizeof(waiting));
 	memset(member, 0, sizeof(member));
 	memset(inside, 0, sizeof(inside));
+	memset(unused, 0, sizeof(unused));
 	for (i = 0; i < engine.queues; i++) {
 		check_list(&queues[i].waiting, IN_WAITING, "who waits", waiting);
 		check_list(&queues[i].members, IN_QUEUE, "members", member);
 	}
-	check_list(&free_vcpus, IN_DOMAIN, "free slots", inside);
+	check_list(&free_vcpus, IN_QUEUE, "free slots", unused);
 	for (i = first_domain; i < domains_used; i++) {
 		u32 members = domains[i].pid ? check_list(&domains[i].vcpus, IN_DOMAIN, "a domain's", inside) : 0;
 
@@ -81,7 +82,8 @@ static void check_lists(void)
 	check(count == domains_used - first_domain, "%u domains are in lists, not %u", count,
 	      domains_used - first_domain);
 	for (i = first_vcpu; i < vcpus_used; i++) {
-		check(inside[i] == 1, "vCPU %u is in %u lists of domains", i, inside[i]);
+		check(inside[i] == !!vcpus[i].pid && unused[i] == !vcpus[i].pid, "vCPU %u is in %u lists of domains", i, inside[i]);
+		check(belongs_to(i) == (vcpus[i].pid ? vcpus[i].engine.queue : SY_NONE), "vCPU %u belongs elsewhere", i);
 		check(member[i] == !!vcpus[i].pid && !!thread[i] == !!vcpus[i].pid, "vCPU %u is a member of %u queues",
 		      i, member[i]);
 		check(waiting[i] == (vcpus[i].pid && vcpus[i].engine.queued), "vCPU %u waits in %u places", i,
@@ -161,7 +163,7 @@ static void check_vcpu(u32 i, bool settled)
 
 	check_beliefs_of_vcpu(i);
 	check_place(i, settled);
-	check_times(i, turn.time_ns);
+	check_times(i, model_now);
 	check(d->pid == thread[i]->seen.tgid, "vCPU %u is in the wrong domain", i);
 	check(d->engine.state.settings.weight == settings_of(d->cgroup_weight).weight, "domain of vCPU %u: weight %llu", i,
 	      (u64)d->engine.state.settings.weight);
@@ -249,9 +251,10 @@ static void check_all(bool settled)
 	for_each_task(t)
 		check_other(t, settled);
 	for (i = 0; i < PCPU_WORDS; i++)
-		check(!unbalanced_queues[i] || clocks[map_base(&balance_timer)].place, "balancing is forgotten");
-	check(!sy_account_ns(host_policy(&engine)) || clocks[map_base(&account_timer)].place, "no accounting");
-	check(!sy_sample_ns(host_policy(&engine)) || clocks[map_base(&sample_timer)].place, "no samples");
+		check(!unbalanced_queues[i] || clocks[map_base(&later_timer)].place, "balancing is forgotten");
+	for (i = 0; i < VCPU_WORDS; i++)
+		check(!unsettled_vcpus[i] || clocks[map_base(&later_timer)].place, "settling is forgotten");
+	check(!(account_due_ns || sample_due_ns) || clocks[map_base(&round_timer)].place, "no accounting, no samples");
 	check(engine.accounting.pcpus == engine.online, "accounting counts other pCPUs");
 }
 

@@ -28,7 +28,7 @@ static void pin_self(int more)
 		pin_self(1); \
 		call; \
 		pin_self(-1); \
-		ASSERT(!locked()); \
+		ASSERT(!here->locks); \
 		here->kind = kind_before; \
 		here->subject = subject_before; \
 		here->called_on = called_before; \

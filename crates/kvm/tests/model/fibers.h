@@ -40,6 +40,7 @@ struct fiber {
 	struct task *subject; /* of a call that hands over one task */
 	u32 called_on;
 	struct task *self; /* who runs where this is done, or null */
+	u32 locks; /* of BPF that are held here */
 	/* CPUs that are kicked once this one takes interrupts again, when it is done. */
 	u64 kicks[MAX_PCPUS / 64], preempts[MAX_PCPUS / 64];
 };
@@ -80,14 +81,9 @@ static void run_fiber(void)
 	switch_fiber(&outside);
 }
 
-static bool locked(void)
-{
-	return turn.next != turn.now;
-}
-
 static void suspend(void)
 {
-	ASSERT(here != &outside && !locked());
+	ASSERT(here != &outside);
 	switch_fiber(&outside);
 }
 
@@ -95,7 +91,7 @@ static void suspend(void)
 static void point(void)
 {
 	loops = 0;
-	if (here != &outside && !calm && !locked() && !below(6))
+	if (here != &outside && !calm && !below(6))
 		suspend();
 }
 
@@ -107,10 +103,31 @@ static void wait_for_others(void)
 	here->waits = false;
 }
 
+/* ---- BPF's own locks ---- */
+
+static void model_lock_taken(struct lock *lock)
+{
+	ASSERT((s32)(lock->next - lock->now) > 0);
+	here->locks++;
+	point();
+}
+
+static void model_lock_given(void)
+{
+	ASSERT(here->locks);
+	here->locks--;
+	point();
+}
+
+static void model_lock_waits(void)
+{
+	ASSERT(here != &outside);
+	wait_for_others();
+}
+
 static void resume(struct fiber *f)
 {
 	switch_fiber(f);
-	ASSERT(!locked());
 }
 
 static void prepare(struct fiber *f)

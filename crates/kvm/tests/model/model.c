@@ -41,6 +41,13 @@ static bool model_exists_scx_bpf_reenqueue_local;
 static bool model_can_loop(void);
 #undef can_loop
 #define can_loop model_can_loop()
+struct lock;
+static void model_lock_taken(struct lock *lock);
+static void model_lock_given(void);
+static void model_lock_waits(void);
+#define LOCK_TAKEN(lock) model_lock_taken(lock)
+#define LOCK_GIVEN(lock) model_lock_given()
+#define LOCK_WAITS(lock) model_lock_waits()
 
 #define SY_DESCRIBE
 #include "../../bpf/steelyard.bpf.c"
@@ -90,10 +97,9 @@ static void check(bool holds, const char *format, ...)
 	failed(what, NULL, 0);
 }
 
-/* One lock for all: nothing is. */
 static bool put_off(u32 vcpu)
 {
-	return false;
+	return bit_of(unsettled_vcpus, vcpu);
 }
 
 #include "tests/beliefs.h"
@@ -642,11 +648,14 @@ static void forget_all(void)
 	memset(waited_queues, 0, sizeof(waited_queues));
 	memset(present_pcpus, 0, sizeof(present_pcpus));
 	memset(unbalanced_queues, 0, sizeof(unbalanced_queues));
-	balance_armed = false;
+	memset(unsettled_vcpus, 0, sizeof(unsettled_vcpus));
+	later_armed = 0;
+	account_due_ns = sample_due_ns = 0;
+	the_round = (struct engine_round){ 0 };
 	memset(mask_words, 0, sizeof(mask_words));
 	accounted = free_vcpus = free_domains = (struct list){ 0, 0 };
 	vcpus_used = domains_used = 0;
-	memset(&turn, 0, sizeof(turn));
+	host_lock = shared_lock = (struct lock){ 0, 0 };
 	memset(tasks, 0, sizeof(tasks));
 	memset(rqs, 0, sizeof(rqs));
 	memset(groups, 0, sizeof(groups));

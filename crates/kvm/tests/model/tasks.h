@@ -12,7 +12,7 @@ enum {
 	GROUPS = 12,
 	BUFFER = 32, /* tasks that a dispatch may hand over */
 	DISPATCH_LOOPS = 32,
-	CLOCKS = MAX_PCPUS + MAX_VCPUS + MAX_DOMAINS + 3
+	CLOCKS = MAX_PCPUS + MAX_VCPUS + MAX_DOMAINS + 2
 };
 
 #define KERNEL_SLICE_NS (20 * SY_MS)
@@ -210,9 +210,8 @@ static u32 map_base(const void *map)
 		return MAX_PCPUS;
 	if (map == &domain_timers)
 		return MAX_PCPUS + MAX_VCPUS;
-	ASSERT(map == &balance_timer || map == &account_timer || map == &sample_timer);
-	return MAX_PCPUS + MAX_VCPUS + MAX_DOMAINS + (map == &account_timer ? 1 : map == &sample_timer ? 2 :
-													 0);
+	ASSERT(map == &later_timer || map == &round_timer);
+	return MAX_PCPUS + MAX_VCPUS + MAX_DOMAINS + (map == &round_timer);
 }
 
 static inline struct timer *model_timer(void *map, u32 key)
@@ -274,7 +273,7 @@ void bpf_local_irq_save(unsigned long *flags)
 
 void bpf_local_irq_restore(unsigned long *flags)
 {
-	ASSERT(!locked());
+	ASSERT(!here->locks);
 }
 
 static inline struct task_struct *bpf_get_current_task_btf(void)

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Locks in the order in which they were asked for. They are our own: the kernel lets no function be called with one of
+ * its locks held. Who holds one cannot be interrupted: the kernel's calls come with interrupts off, timers switch them
+ * off.
+ *
+ * Order, from the first to the last that is taken: a run queue's of the kernel, the host's, a queue's, a
+ * domain's, what all share. Of queues one is waited for, and with that held others are only tried.
+ */
+#ifndef STEELYARD_LOCK_H
+#define STEELYARD_LOCK_H
+
+struct lock {
+	u32 next; /* turn of who comes next */
+	u32 now; /* whose turn it is */
+} __attribute__((aligned(8)));
+
+/* For a model of the kernel, which watches. */
+#ifndef LOCK_TAKEN
+#define LOCK_TAKEN(lock)
+#define LOCK_GIVEN(lock)
+#define LOCK_WAITS(lock)
+#endif
+
+/* The kernel takes no constant for a format. */
+static char lock_kept[] = "steelyard: somebody keeps a lock";
+/* Each is 250 ms: so long may who has the lock be kept from going on, by the host below this one if there is one. */
+#define LOCK_WAITS_MAX 8
+
+static __always_inline bool lock_is_mine(struct lock *lock, u32 mine)
+{
+	return *(volatile u32 *)&lock->now == mine;
+}
+
+/* A function of its own, since the kernel counts the time of each that is being called. */
+__weak __noinline bool lock_comes(struct lock *lock __arg_nonnull, u32 mine)
+{
+	while (!lock_is_mine(lock, mine) && can_loop)
+		LOCK_WAITS(lock);
+	return lock_is_mine(lock, mine);
+}
+
+__weak __noinline int lock_wait(struct lock *lock __arg_nonnull, u32 mine)
+{
+	u64 nothing = 0;
+	u32 i;
+
+	bpf_for(i, 0, LOCK_WAITS_MAX)
+	{
+		if (lock_comes(lock, mine))
+			return 0;
+	}
+	scx_bpf_error_bstr(lock_kept, &nothing, 0);
+	return 0;
+}
+
+static __always_inline void take_lock(struct lock *lock)
+{
+	u32 mine = __sync_fetch_and_add(&lock->next, 1);
+
+	if (!lock_is_mine(lock, mine))
+		lock_wait(lock, mine);
+	LOCK_TAKEN(lock);
+}
+
+/* Whether it was free. */
+static __always_inline bool try_lock(struct lock *lock)
+{
+	union {
+		struct lock turns;
+		u64 both;
+	} seen = { .both = *(volatile u64 *)lock }, taken = seen;
+
+	taken.turns.next++;
+	if (seen.turns.next != seen.turns.now ||
+	    __sync_val_compare_and_swap((u64 *)lock, seen.both, taken.both) != seen.both)
+		return false;
+	LOCK_TAKEN(lock);
+	return true;
+}
+
+static __always_inline void give_lock(struct lock *lock)
+{
+	LOCK_GIVEN(lock);
+	__sync_fetch_and_add(&lock->now, 1);
+}
+
+#endif

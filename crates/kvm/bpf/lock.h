@@ -24,42 +24,25 @@ struct lock {
 
 /* The kernel takes no constant for a format. */
 static char lock_kept[] = "steelyard: somebody keeps a lock";
-/* Each is 250 ms: so long may who has the lock be kept from going on, by the host below this one if there is one. */
-#define LOCK_WAITS_MAX 8
 
 static __always_inline bool lock_is_mine(struct lock *lock, u32 mine)
 {
 	return *(volatile u32 *)&lock->now == mine;
 }
 
-/* A function of its own, since the kernel counts the time of each that is being called. */
-__weak __noinline bool lock_comes(struct lock *lock __arg_nonnull, u32 mine)
-{
-	while (!lock_is_mine(lock, mine) && can_loop)
-		LOCK_WAITS(lock);
-	return lock_is_mine(lock, mine);
-}
-
-__weak __noinline int lock_wait(struct lock *lock __arg_nonnull, u32 mine)
-{
-	u64 nothing = 0;
-	u32 i;
-
-	bpf_for(i, 0, LOCK_WAITS_MAX)
-	{
-		if (lock_comes(lock, mine))
-			return 0;
-	}
-	scx_bpf_error_bstr(lock_kept, &nothing, 0);
-	return 0;
-}
-
+/*
+ * Who holds it may be kept from going on by the host below this one, if there is one: for 250 ms, as long as the kernel
+ * lets a program's loops go on. All of it is inline: calls have too little stack in BPF for one more.
+ */
 static __always_inline void take_lock(struct lock *lock)
 {
 	u32 mine = __sync_fetch_and_add(&lock->next, 1);
+	u64 nothing = 0;
 
+	while (!lock_is_mine(lock, mine) && can_loop)
+		LOCK_WAITS(lock);
 	if (!lock_is_mine(lock, mine))
-		lock_wait(lock, mine);
+		scx_bpf_error_bstr(lock_kept, &nothing, 0);
 	LOCK_TAKEN(lock);
 }
 

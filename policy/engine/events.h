@@ -337,51 +337,66 @@ ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 		engine_interrupt(e, v->state.pcpu);
 }
 
-/* What summoning this sibling of one of this queue promises, if it waits; with `all` it is summoned. */
-ENGINE_FN u64 engine_rank_waiting(struct engine *e, u32 own, u32 domain, u32 vcpu, bool all, u64 now)
+/*
+ * The queue of a sibling of a vCPU of this queue, locked, if it waits and is to be had; else SY_NONE. It may have
+ * ended meanwhile, and its number be that of another domain's.
+ */
+ENGINE_FN u32 engine_try_waiting(struct engine *e, u32 own, u32 domain, u32 vcpu)
 {
 	u32 queue = host_try_queue_of(e, own, vcpu);
+
+	if (queue == SY_NONE || (host_vcpu(e, vcpu)->queued && host_vcpu(e, vcpu)->domain == domain))
+		return queue;
+	engine_let_go(e, own, queue);
+	return SY_NONE;
+}
+
+/* What summoning this sibling promises, if it waits. */
+ENGINE_CALL u64 engine_rank_waiting(ENGINE, u32 spins, u32 vcpu, u64 now)
+{
+	u32 own = host_vcpu(e, spins)->queue, queue = engine_try_waiting(e, own, host_vcpu(e, spins)->domain, vcpu);
 	u64 rank;
 
 	if (queue == SY_NONE)
 		return 0;
-	/* It may have ended meanwhile, and its number be another's. */
-	rank = host_vcpu(e, vcpu)->queued && host_vcpu(e, vcpu)->domain == domain ? engine_rank(e, vcpu, now) : 0;
-	if (rank && all)
-		engine_summon_one(e, vcpu, now);
+	rank = engine_rank(e, vcpu, now);
 	engine_let_go(e, own, queue);
 	return rank;
 }
 
-/*
- * Summons those siblings of a spinning vCPU of this queue that the policy wants; how many. Whose queue is not to be
- * had is left out: it will spin again.
- */
-ENGINE_FN u32 engine_summon(struct engine *e, u32 own, u32 domain, enum sy_gang gang, u64 now)
+/* Whether it still waits and is summoned. */
+ENGINE_CALL bool engine_summon_waiting(ENGINE, u32 spins, u32 vcpu, u64 now)
 {
-	u32 best = SY_NONE, summoned = host_zero(e), place = 0, queue, vcpu;
-	bool all = gang == SY_GANG_ALL;
+	u32 own = host_vcpu(e, spins)->queue, queue = engine_try_waiting(e, own, host_vcpu(e, spins)->domain, vcpu);
+
+	if (queue == SY_NONE)
+		return false;
+	engine_summon_one(e, vcpu, now);
+	engine_let_go(e, own, queue);
+	return true;
+}
+
+/*
+ * Summons those siblings of a spinning vCPU that the policy wants; how many. Whose queue is not to be had is left out:
+ * it will spin again.
+ */
+ENGINE_FN u32 engine_summon(struct engine *e, u32 spins, enum sy_gang gang, u64 now)
+{
+	u32 best = SY_NONE, summoned = host_zero(e), place = 0, vcpu;
 	u64 greatest = 0;
 
-	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
-		u64 rank = engine_rank_waiting(e, own, domain, vcpu, all, now);
+	while ((vcpu = host_next_vcpu(e, host_vcpu(e, spins)->domain, &place)) != SY_NONE) {
+		u64 rank = engine_rank_waiting(e, spins, vcpu, now);
 
-		summoned += all && rank;
+		if (gang == SY_GANG_ALL && rank)
+			summoned += engine_summon_waiting(e, spins, vcpu, now);
 		if (rank > greatest) {
 			greatest = rank;
 			best = vcpu;
 		}
 	}
-	if (all || best == SY_NONE)
-		return summoned;
-	queue = host_try_queue_of(e, own, best);
-	if (queue == SY_NONE)
-		return 0;
-	if (host_vcpu(e, best)->queued && host_vcpu(e, best)->domain == domain) {
-		engine_summon_one(e, best, now);
-		summoned++;
-	}
-	engine_let_go(e, own, queue);
+	if (gang != SY_GANG_ALL && best != SY_NONE)
+		summoned += engine_summon_waiting(e, spins, best, now);
 	return summoned;
 }
 
@@ -395,7 +410,7 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 	engine_charge(e, pcpu, now);
 	gang = ENGINE_WITH_DOMAIN(e, v->domain, sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now));
 	if (gang != SY_GANG_NONE)
-		summoned = engine_summon(e, v->queue, v->domain, gang, now);
+		summoned = engine_summon(e, vcpu, gang, now);
 	engine_answer(e, vcpu, ENGINE_ASK(spun, e, v, summoned, now), now);
 }
 

@@ -226,11 +226,10 @@ ENGINE_FN bool engine_evict(struct engine *e, u32 vcpu, u32 last, u64 now)
 	return true;
 }
 
-/* What came of looking for a pCPU. */
+/* What comes of looking for a pCPU, beside one to whose queue, which is held then, the vCPU is to go. */
 enum engine_found {
-	ENGINE_NOT_FOUND,
-	ENGINE_FOUND,
-	ENGINE_LEFT /* and the vCPU has left its queue for that one's */
+	ENGINE_NOT_FOUND = SY_NONE,
+	ENGINE_FOUND = SY_NONE - 1
 };
 
 /* The queue of a pCPU for the waiting vCPU was not to be had: another attempt follows. */
@@ -254,35 +253,28 @@ ENGINE_FN u32 engine_interrupt_there(struct engine *e, u32 vcpu, u32 pcpu)
 	return ENGINE_FOUND;
 }
 
-/* The same, and the vCPU moves to its queue. */
-ENGINE_CALL u32 engine_place_on(ENGINE, u32 vcpu, u32 pcpu, u64 now)
+/* The same if it is of the vCPU's queue, which is to go there else. */
+ENGINE_FN u32 engine_reach_there(struct engine *e, u32 vcpu, u32 pcpu)
 {
 	u32 from = host_vcpu(e, vcpu)->queue, to = host_queue_at(e, pcpu);
 
 	if (from == to)
 		return engine_interrupt_there(e, vcpu, pcpu);
-	if (!engine_reach(e, from, to)) {
-		engine_put_off(e, vcpu);
-		return ENGINE_NOT_FOUND;
-	}
-	engine_interrupt(e, pcpu);
-	engine_dequeue(e, vcpu);
-	engine_assign(e, vcpu, pcpu, now);
-	engine_enqueue(e, vcpu, now);
-	engine_let_go(e, from, to);
-	return ENGINE_LEFT;
+	if (engine_reach(e, from, to))
+		return pcpu;
+	engine_put_off(e, vcpu);
+	return ENGINE_NOT_FOUND;
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
-ENGINE_FN u32 engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from,
-				    u32 end, u64 now)
+ENGINE_FN u32 engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end)
 {
 	u32 pcpu = kind == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
 					      engine_next_idle(e, vcpu, from, end);
 
 	if (pcpu == SY_NONE)
 		return ENGINE_NOT_FOUND;
-	return plan & SY_STEPS_PLACE ? engine_place_on(e, vcpu, pcpu, now) : engine_interrupt_there(e, vcpu, pcpu);
+	return plan & SY_STEPS_PLACE ? engine_reach_there(e, vcpu, pcpu) : engine_interrupt_there(e, vcpu, pcpu);
 }
 
 /* SY_STEP_ALL_IDLE */
@@ -300,49 +292,54 @@ ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u
 	return pcpu != SY_NONE;
 }
 
-/* Takes one step of the plan: enum engine_found. from, end: where idle pCPUs count */
+/* Takes one step of the plan; what comes of it. from, end: where idle pCPUs count */
 ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end,
 			       u64 now)
 {
 	u32 last = host_vcpu(e, vcpu)->state.pcpu;
+	bool found = false;
 
 	switch (kind) {
 	case SY_STEP_LAST_IDLE:
-		if (!engine_is_idle(e, last))
-			return false;
-		engine_interrupt(e, last);
-		return true;
+		found = engine_is_idle(e, last);
+		if (found)
+			engine_interrupt(e, last);
+		break;
 	case SY_STEP_LAST_LEAD:
-		return engine_interrupt_last(e, vcpu, last, now);
+		found = engine_interrupt_last(e, vcpu, last, now);
+		break;
 	case SY_STEP_ONE_IDLE:
 	case SY_STEP_NEXT_IDLE:
-		return engine_interrupt_idle(e, vcpu, kind, plan, from, end, now);
+		return engine_interrupt_idle(e, vcpu, kind, plan, from, end);
 	case SY_STEP_ALL_IDLE:
-		return engine_interrupt_all_idle(e, vcpu, from, end);
+		found = engine_interrupt_all_idle(e, vcpu, from, end);
+		break;
 	case SY_STEP_LEAST:
-		return engine_interrupt_least(e, vcpu, now);
+		found = engine_interrupt_least(e, vcpu, now);
+		break;
 	case SY_STEP_EVICT:
-		return engine_evict(e, vcpu, last, now);
+		found = engine_evict(e, vcpu, last, now);
+		break;
 	default:
-		return false;
+		break;
 	}
+	return found ? ENGINE_FOUND : ENGINE_NOT_FOUND;
 }
 
 /*
  * Interrupts whom the policy wants to be interrupted for a vCPU that was just queued. One that
  * would rather be elsewhere moves to an idle pCPU there, whatever the plan: if that one only looked
- * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well. Whether it
- * has left its queue.
+ * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well.
  */
-ENGINE_CALL bool engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
+ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 plan = sy_steps(host_policy(e), &v->state);
+	u32 plan = sy_steps(host_policy(e), &v->state), found = ENGINE_NOT_FOUND;
 	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
 	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
 	if (better != SY_NONE)
-		return engine_place_on(e, vcpu, better, now) == ENGINE_LEFT;
+		return engine_reach_there(e, vcpu, better);
 	if (plan & SY_STEPS_QUEUE) {
 		from = host_queue(e, v->queue)->first_pcpu;
 		end = host_queue(e, v->queue)->end_pcpu;
@@ -350,14 +347,27 @@ ENGINE_CALL bool engine_interrupt_for(ENGINE, u32 vcpu, u64 now)
 	for (; host_goes_on(e) && steps; steps >>= SY_STEP_BITS) {
 		bool also = steps & SY_STEP_ALSO;
 		u32 kind = steps & (SY_STEP_ALSO - 1);
-		u32 found = engine_take_step(e, vcpu, kind, plan, from, end, now);
 
-		if (found == ENGINE_LEFT)
-			return true;
-		if (found && !also)
+		found = engine_take_step(e, vcpu, kind, plan, from, end, now);
+		if (found != ENGINE_NOT_FOUND && !(found == ENGINE_FOUND && also))
 			break;
 	}
-	return false;
+	return found;
+}
+
+/* The same, and the vCPU goes where it is to go. Whether it has left its queue. */
+ENGINE_FN bool engine_interrupt_for(struct engine *e, u32 vcpu, u64 now)
+{
+	u32 from = host_vcpu(e, vcpu)->queue, found = engine_look_for(e, vcpu, now);
+
+	if (found == ENGINE_NOT_FOUND || found == ENGINE_FOUND)
+		return false;
+	engine_interrupt(e, found);
+	engine_dequeue(e, vcpu);
+	engine_assign(e, vcpu, found, now);
+	engine_enqueue(e, vcpu, now);
+	engine_let_go(e, from, host_vcpu(e, vcpu)->queue);
+	return true;
 }
 
 /* What follows once a vCPU has come into its queue or may be in it again. Whether it has left. */

@@ -325,25 +325,25 @@ ENGINE_CALL u32 engine_charge_quietly(ENGINE, u32 pcpu, u64 now)
 	return ENGINE_ASK(charge, e, v, ran_ns, now);
 }
 
-ENGINE_CALL int engine_charge(ENGINE, u32 pcpu, u64 now)
+ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
 {
 	u32 requests = engine_charge_quietly(e, pcpu, now);
 
 	engine_answer_running(e, host_pcpu(e, pcpu)->current, requests, now);
-	return 0;
 }
 
 /* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */
-ENGINE_FN void engine_charge_lone(struct engine *e, u32 queue, u64 now)
+ENGINE_CALL int engine_charge_lone(ENGINE, u32 queue, u64 now)
 {
 	struct engine_queue *q = host_queue(e, queue);
 	u32 pcpu = q->first_pcpu;
 
 	if (q->state.pcpus != 1)
-		return;
+		return 0;
 	while (host_goes_on(e) && !host_pcpu(e, pcpu)->online)
 		pcpu++;
 	engine_charge(e, pcpu, now);
+	return 0;
 }
 
 /* It has lost its turn where something else took its pCPU: it leaves that one's queue. */

@@ -24,6 +24,7 @@ struct lock {
 
 /* The kernel takes no constant for a format. */
 static char lock_kept[] = "steelyard: somebody keeps a lock";
+static u64 nothing;
 
 static __always_inline bool lock_is_mine(struct lock *lock, u32 mine)
 {
@@ -32,17 +33,24 @@ static __always_inline bool lock_is_mine(struct lock *lock, u32 mine)
 
 /*
  * Who holds it may be kept from going on by the host below this one, if there is one: for 250 ms, as long as the kernel
- * lets a program's loops go on. All of it is inline: calls have too little stack in BPF for one more.
+ * lets a program's loops go on. A function of its own: a loop takes stack from each function that has one, and BPF has
+ * little.
  */
-static __always_inline void take_lock(struct lock *lock)
+__weak __noinline int wait_for_lock(struct lock *lock __arg_nonnull, u32 mine)
 {
-	u32 mine = __sync_fetch_and_add(&lock->next, 1);
-	u64 nothing = 0;
-
 	while (!lock_is_mine(lock, mine) && can_loop)
 		LOCK_WAITS(lock);
 	if (!lock_is_mine(lock, mine))
 		scx_bpf_error_bstr(lock_kept, &nothing, 0);
+	return 0;
+}
+
+static __always_inline void take_lock(struct lock *lock)
+{
+	u32 mine = __sync_fetch_and_add(&lock->next, 1);
+
+	if (!lock_is_mine(lock, mine))
+		wait_for_lock(lock, mine);
 	LOCK_TAKEN(lock);
 }
 

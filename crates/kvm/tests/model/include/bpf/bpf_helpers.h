@@ -16,6 +16,7 @@ struct timer;
 #define __weak
 #define __ksym
 #define __arg_trusted
+#define __arg_nonnull
 #define __uint(name, value) int(*name)[value]
 #define __type(name, type) type *name
 #define barrier_var(variable) __asm__ volatile("" \

@@ -502,11 +502,17 @@ HOST_FN bool host_saves(struct engine *e)
 	return true;
 }
 
+/* Of a thread in one of its ioctls. */
+HOST_FN const struct kvm_vcpu *kvm_vcpu_of(const struct hlist_node *notifier)
+{
+	return (const void *)notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);
+}
+
 /* What KVM noted of a vCPU's thread when it was stopped with work to do. */
 HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 {
 	struct task_struct *p;
-	const void *notifier;
+	const struct hlist_node *notifier;
 	bool in_kernel = false;
 
 	if (!bpf_core_field_exists(struct kvm_vcpu, arch.preempted_in_kernel))
@@ -515,12 +521,8 @@ HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 	if (!p)
 		return false;
 	notifier = p->preempt_notifiers.first;
-	if (notifier) {
-		const struct kvm_vcpu *v =
-			notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);
-
-		in_kernel = BPF_CORE_READ(v, arch.preempted_in_kernel);
-	}
+	if (notifier)
+		in_kernel = BPF_CORE_READ(kvm_vcpu_of(notifier), arch.preempted_in_kernel);
 	bpf_task_release(p);
 	return in_kernel;
 }

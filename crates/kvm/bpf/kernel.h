@@ -70,7 +70,6 @@ enum {
 
 #define CLOCK_MONOTONIC 1
 #define ENOMEM 12
-#define PF_VCPU 0x00000001 /* in guest mode */
 #define PF_KTHREAD 0x00200000
 #define TASK_DEAD 0x80
 #define TASK_COMM_LEN 16
@@ -115,8 +114,11 @@ struct kvm_vcpu_arch {
 	bool preempted_in_kernel;
 };
 
+struct pid;
+
 struct kvm_vcpu {
 	struct preempt_notifier preempt_notifier;
+	struct pid *pid; /* of the thread that was in KVM_RUN last */
 	struct kvm_vcpu_arch arch;
 };
 
@@ -173,6 +175,7 @@ struct task_struct {
 	struct cpumask cpus_mask;
 	struct sched_entity se;
 	u16 migration_disabled;
+	struct pid *thread_pid;
 	struct hlist_head preempt_notifiers;
 	struct task_group *sched_task_group;
 	struct sched_ext_entity scx;

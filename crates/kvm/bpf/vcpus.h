@@ -10,16 +10,18 @@
 #define CGROUP_LEVELS 8
 
 /*
- * A preempt notifier is there while a thread is in an ioctl of a vCPU. That may also be the VMM's
- * main thread, which sets the vCPU up: hence the name that QEMU and others give to vCPU threads, or
- * guest mode.
+ * A preempt notifier is there while a thread is in an ioctl of a vCPU, which may also be one of the VMM's that
+ * sets it up. KVM notes who was in KVM_RUN last (kvm_vcpu_ioctl()); where it cannot be asked, since it was not there as
+ * this program was loaded, the name decides that QEMU and others give.
  */
 static __always_inline bool looks_like_vcpu(struct task_struct *p)
 {
-	if (!p->preempt_notifiers.first)
+	const struct hlist_node *notifier = p->preempt_notifiers.first;
+
+	if (!notifier)
 		return false;
-	if (p->flags & PF_VCPU)
-		return true;
+	if (bpf_core_field_exists(struct kvm_vcpu, pid))
+		return BPF_CORE_READ(kvm_vcpu_of(notifier), pid) == p->thread_pid;
 	return p->comm[0] == 'C' && p->comm[1] == 'P' && p->comm[2] == 'U' && p->comm[3] == ' ';
 }
 

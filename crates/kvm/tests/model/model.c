@@ -36,7 +36,7 @@ static void failed(const char *what, const char *file, int line);
 #define container_of(pointer, type, member) ((type *)((char *)(pointer) - __builtin_offsetof(type, member)))
 
 /* What this kernel has. */
-static bool model_exists_preempted_in_kernel, model_exists_scx_bpf_task_set_slice;
+static bool model_kvm_is_there, model_exists_scx_bpf_task_set_slice;
 static bool model_exists_scx_bpf_reenqueue_local;
 static bool model_can_loop(void);
 #undef can_loop
@@ -360,7 +360,8 @@ static void make_task(struct task *t, s32 tgid)
 	t->is_vcpu = is_vcpu;
 	t->seen.pid = (t - tasks) + TASKS * ++generation;
 	t->seen.tgid = tgid ? tgid : t->seen.pid;
-	snprintf(t->seen.comm, sizeof(t->seen.comm), is_vcpu ? "CPU %u/KVM" : "worker/%u", (u32)below(100));
+	t->seen.thread_pid = (struct pid *)t;
+	snprintf(t->seen.comm, sizeof(t->seen.comm), is_vcpu && (!model_kvm_is_there || below(2)) ? "CPU %u/KVM" : "worker/%u", (u32)below(100));
 	t->seen.flags = is_vcpu || below(4) ? 0 : PF_KTHREAD;
 	t->seen.scx.slice = KERNEL_SLICE_NS;
 	t->seen.sched_task_group = &groups[below(GROUPS)];
@@ -411,9 +412,9 @@ static void do_kvm(struct fiber *f)
 	if (t->seen.preempt_notifiers.first) {
 		t->seen.preempt_notifiers.first = NULL;
 	} else if (t->is_vcpu || !below(8)) {
+		/* Or it sets one up that another thread is to run. */
 		t->seen.preempt_notifiers.first = &t->vcpu.preempt_notifier.link;
-		if (!t->is_vcpu && !below(8))
-			t->seen.flags |= PF_VCPU;
+		t->vcpu.pid = t->is_vcpu ? t->seen.thread_pid : NULL;
 	}
 	unlock_rq(f->cpu);
 }
@@ -703,7 +704,7 @@ static void draw_kernel(void)
 	static const u32 most[] = { 1, 2, 3, 4, 8, 16, 64, CPUS };
 	u32 i;
 
-	model_exists_preempted_in_kernel = below(4);
+	model_kvm_is_there = below(4);
 	model_exists_scx_bpf_task_set_slice = below(2);
 	model_exists_scx_bpf_reenqueue_local = below(8);
 	pinned_stay = below(2);

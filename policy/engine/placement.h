@@ -261,6 +261,10 @@ ENGINE_CALL u32 engine_place_on(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 
 	if (from == to)
 		return engine_interrupt_there(e, vcpu, pcpu);
+	if (host_stays(e, vcpu)) {
+		engine_put_off(e, vcpu);
+		return ENGINE_FOUND;
+	}
 	if (!engine_reach(e, from, to)) {
 		engine_put_off(e, vcpu);
 		return ENGINE_NOT_FOUND;

@@ -420,6 +420,12 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 	}
 }
 
+/* Whether anybody is ever ranked: whoever is not does not need the facts. */
+static inline bool sy_ranks(const struct sy_policy *p)
+{
+	return p->discipline == SY_FAIR || sy_summons(p);
+}
+
 /* RESCHEDULE: the pCPU that this waiting vCPU ran on last, or was moved to by REKEY. */
 SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 now)

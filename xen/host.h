@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the engine is given in Xen (policy/engine/host.h): tables, trees of who waits, sets of pCPUs,
- * softirqs and timers. Everything here is called with the lock of the instance held.
+ * softirqs and timers. Its locks are in locks.h.
  */
+
+/* Always taken with interrupts off. */
+struct host_lock {
+	spinlock_t lock;
+	bool interrupts; /* were on before, and are again when it is given back */
+};
 
 struct host_vcpu {
 	struct engine_vcpu engine;
@@ -10,11 +16,13 @@ struct host_vcpu {
 	struct host_domain *domain;
 	struct list_head in_queue; /* among the members */
 	struct list_head in_domain;
+	struct list_head in_put_off; /* of its queue; or alone */
 	struct rb_node in_waiting;
 	struct timer timer;
 	struct engine_met met;
 	u32 number;
 	bool inserted; /* the engine knows it */
+	bool stays; /* who tells of it counts on its queue's lock */
 	bool in_kernel; /* it was in the guest's kernel when it was stopped */
 	bool prefers; /* some of the pCPUs that it may use to others */
 	u64 allowed[]; /* pCPUs that it may use, by their numbers; behind these words, those that it prefers */
@@ -23,6 +31,7 @@ struct host_vcpu {
 /* Its number is Xen's. */
 struct host_domain {
 	struct engine_domain engine;
+	struct host_lock lock; /* of `engine` */
 	struct host *host;
 	u32 number;
 	struct list_head vcpus;
@@ -31,11 +40,19 @@ struct host_domain {
 	struct engine_samples samples; /* packets: as dom0 has told */
 };
 
+/* A cache line of its own: its lock is for the pCPUs that it serves. */
 struct host_queue {
+	struct host_lock lock; /* of it, and of the pCPUs and vCPUs that belong to it */
 	struct engine_queue engine;
+	struct host *host;
+	u64 now; /* of the last call, which none is before */
 	struct rb_root waiting;
 	struct list_head members; /* every vCPU that belongs here */
-};
+	struct list_head put_off; /* those that the engine wants to look at once more */
+	struct timer later; /* for them and for a balance */
+	bool unbalanced;
+	cpumask_t usable; /* by vCPUs, at the last call */
+} __aligned(SMP_CACHE_BYTES);
 
 struct host_pcpu {
 	struct engine_pcpu engine;
@@ -44,35 +61,40 @@ struct host_pcpu {
 	struct timer tick;
 };
 
-/* Pointers by number. */
+/*
+ * Pointers by number. What it once has room for stays where it is, so it is read without a lock; who writes holds the
+ * host's.
+ */
+enum {
+	TABLE_LEAF = 512,
+	TABLE_LEAVES = 128
+};
+
 struct table {
-	void **entry;
-	u32 room;
+	void **leaf[TABLE_LEAVES];
 };
 
 struct host {
 	struct engine engine;
-	spinlock_t lock;
+	struct host_lock shared; /* of what the engine calls so */
+	spinlock_t lock; /* which domains and vCPUs there are, and repeated work on all; interrupts are on */
+	spinlock_t idle_lock; /* schedule lock of all its pCPUs until it has begun; which those are */
 	const struct scheduler *scheduler;
-	u64 now;
 	struct table vcpus;
 	struct table domains;
 	struct host_pcpu *pcpu;
 	struct host_queue *queue;
 	u32 *number; /* of the engine's pCPU, for each of Xen's; or SY_NONE */
-	/* Sets of so many words. */
+	/* Sets of so many words, whose bits change at once. */
 	u32 words;
 	u64 *idle;
 	u64 *waited;
-	u64 *unbalanced;
 	struct list_head domain_list; /* in the order in which accounting visits them */
 	struct list_head in_hosts;
 	struct timer account;
 	struct timer sample;
-	bool balances; /* some queue is unbalanced */
 	bool begun; /* it has had a domain: pCPUs are numbered, all of the above is there */
 	cpumask_t pcpus; /* Xen's numbers of those that belong to this scheduler */
-	cpumask_t valid; /* those of them that the cpupool lets vCPUs use, and others */
 };
 
 /* Read without a lock; dom0 may change its parameters, which are single words, at any time. */
@@ -99,9 +121,15 @@ static struct host *host_of(struct engine *e)
 	return container_of(e, struct host, engine);
 }
 
-static void set_bit_of(u64 *set, u32 bit, bool value)
+/* Most calls find it as it is to be, and only who holds the lock of what the bit is about changes it. */
+static void change_bit_to(u64 *set, u32 bit, bool value)
 {
-	set[bit / 64] = (set[bit / 64] & ~(1ULL << bit % 64)) | (u64)value << bit % 64;
+	if (test_bit(bit, set) == value)
+		return;
+	if (value)
+		set_bit(bit, set);
+	else
+		clear_bit(bit, set);
 }
 
 HOST_FN bool host_goes_on(struct engine *e)
@@ -121,40 +149,68 @@ HOST_FN const struct sy_policy *host_policy(struct engine *e)
 	return &policy;
 }
 
-static struct host_vcpu *vcpu_of(struct engine *e, u32 vcpu)
+/* Null: there is none of this number, for which the table may have no room. */
+static void *look_up(const struct table *table, u32 number)
 {
-	return host_of(e)->vcpus.entry[vcpu];
+	void **leaf = number < TABLE_LEAF * TABLE_LEAVES ? table->leaf[number / TABLE_LEAF] : NULL;
+
+	return leaf ? leaf[number % TABLE_LEAF] : NULL;
 }
 
-HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
+static struct host_vcpu *vcpu_of(struct engine *e, u32 vcpu)
 {
-	return &vcpu_of(e, vcpu)->engine;
+	return host_of(e)->vcpus.leaf[vcpu / TABLE_LEAF][vcpu % TABLE_LEAF];
 }
 
 static struct host_domain *domain_of(struct engine *e, u32 domain)
 {
-	return host_of(e)->domains.entry[domain];
+	return host_of(e)->domains.leaf[domain / TABLE_LEAF][domain % TABLE_LEAF];
+}
+
+static struct host_queue *queue_of(const struct host_vcpu *v)
+{
+	return &v->domain->host->queue[v->engine.queue];
+}
+
+/* Each of these four is for who holds the lock. */
+HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	ASSERT(spin_is_locked(&queue_of(v)->lock.lock));
+	return &v->engine;
 }
 
 HOST_FN struct engine_domain *host_domain(struct engine *e, u32 domain)
 {
-	return &domain_of(e, domain)->engine;
-}
+	struct host_domain *d = domain_of(e, domain);
 
-HOST_FN bool host_has_domain(struct engine *e, u32 domain)
-{
-	return domain_of(e, domain);
+	ASSERT(spin_is_locked(&d->lock.lock));
+	return &d->engine;
 }
 
 HOST_FN struct engine_queue *host_queue(struct engine *e, u32 queue)
 {
-	return &host_of(e)->queue[queue].engine;
+	struct host_queue *q = &host_of(e)->queue[queue];
+
+	ASSERT(spin_is_locked(&q->lock.lock));
+	return &q->engine;
 }
 
 HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu)
 {
-	return &host_of(e)->pcpu[pcpu].engine;
+	struct host_pcpu *c = &host_of(e)->pcpu[pcpu];
+
+	ASSERT(spin_is_locked(&host_of(e)->queue[c->engine.queue].lock.lock));
+	return &c->engine;
 }
+
+HOST_FN bool host_has_domain(struct engine *e, u32 domain)
+{
+	return look_up(&host_of(e)->domains, domain);
+}
+
+#include "locks.h"
 
 /* In walks over vCPUs *place is the number of the last one, plus 1. */
 static u32 next_vcpu(u32 *place, struct host_vcpu *v)
@@ -270,16 +326,34 @@ static void settle_on(struct host *h, struct host_vcpu *v, u32 pcpu)
 	sched_set_res(v->unit, get_sched_res(cpu));
 }
 
+/* What one queue knows and another one does not, for a vCPU that goes from the one to the other. */
+static void carry_over(struct host_queue *from, struct host_queue *to, struct host_vcpu *v)
+{
+	/* No time since then has passed there, either. */
+	to->now = max(to->now, from->now);
+	if (!cpumask_equal(&from->usable, &to->usable))
+		cpumask_clear(&to->usable); /* the next call maps it */
+	if (!list_empty(&v->in_put_off)) {
+		list_del_init(&v->in_put_off);
+		put_off(to, v);
+	}
+}
+
 HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
 {
+	struct host *h = host_of(e);
 	struct host_vcpu *v = vcpu_of(e, vcpu);
 
 	if (from != SY_NONE)
 		list_del(&v->in_queue);
-	if (to == SY_NONE)
+	if (to == SY_NONE) {
+		list_del_init(&v->in_put_off);
 		return;
-	list_add_tail(&v->in_queue, &host_of(e)->queue[to].members);
-	settle_on(host_of(e), v, v->engine.state.pcpu);
+	}
+	list_add_tail(&v->in_queue, &h->queue[to].members);
+	settle_on(h, v, v->engine.state.pcpu);
+	if (from != SY_NONE)
+		carry_over(&h->queue[from], &h->queue[to], v);
 }
 
 /* ---- Sets ---- */
@@ -291,7 +365,7 @@ HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
 {
-	set_bit_of(host_of(e)->idle, pcpu, idle);
+	change_bit_to(host_of(e)->idle, pcpu, idle);
 }
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
@@ -301,7 +375,7 @@ HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
 
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
 {
-	set_bit_of(host_of(e)->waited, queue, waited);
+	change_bit_to(host_of(e)->waited, queue, waited);
 }
 
 /* Mapped when affinity or cpupool change, not here: Xen's numbers need not be the engine's. */
@@ -329,27 +403,33 @@ HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 
 HOST_FN void host_balance(struct engine *e, u32 queue)
 {
-	host_of(e)->balances = true;
-	set_bit_of(host_of(e)->unbalanced, queue, true);
+	struct host_queue *q = &host_of(e)->queue[queue];
+
+	q->unbalanced = true;
+	look_later(q);
 }
 
 HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
 {
 	struct host_vcpu *v = vcpu_of(e, vcpu);
 
-	set_or_stop(&v->timer, sy_vcpu_timer_ns(host_policy(e), &v->engine.state), host_of(e)->now);
+	set_or_stop(&v->timer, sy_vcpu_timer_ns(host_policy(e), &v->engine.state), queue_of(v)->now);
 }
 
 HOST_FN void host_domain_timer(struct engine *e, u32 domain)
 {
 	struct host_domain *d = domain_of(e, domain);
 
-	set_or_stop(&d->timer, d->engine.state.timer_ns, host_of(e)->now);
+	take(&d->lock);
+	set_or_stop(&d->timer, d->engine.state.timer_ns, NOW());
+	give(&d->lock);
 }
 
 HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
 {
-	set_or_stop(&host_of(e)->pcpu[pcpu].tick, at_ns, host_of(e)->now);
+	struct host_pcpu *c = &host_of(e)->pcpu[pcpu];
+
+	set_or_stop(&c->tick, at_ns, host_of(e)->queue[c->engine.queue].now);
 }
 
 HOST_FN bool host_ticks(struct engine *e, u32 pcpu)
@@ -409,7 +489,7 @@ HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 no
 	struct host_vcpu *v = vcpu_of(e, vcpu);
 
 	measure_stops(e, vcpu, pcpu, status, now);
-	if (pcpu != SY_NONE && status == ENGINE_WAITING)
+	if (pcpu != SY_NONE && status == ENGINE_WAITING && sy_ranks(host_policy(e)))
 		v->in_kernel = in_guest_kernel(v->unit->vcpu_list);
 }
 

@@ -4,39 +4,60 @@
  * it tells.
  */
 
-/* The text of the leaf /steelyard/vcpus: filled when it is entered, and locked until it is left. */
-#define STATISTICS_BYTES (64 * 1024)
+/* The text of the leaf /steelyard/vcpus: there from when it is entered until it is left, and locked. */
 static char *statistics;
 static unsigned int statistics_length;
 static DEFINE_SPINLOCK(statistics_lock);
 
-static const struct hypfs_entry *cf_check statistics_enter(const struct hypfs_entry *entry)
+/* Calls visit(v) for each vCPU; `hosts_lock` is held. One without a domain may have no cpupool yet. */
+static void for_each_vcpu_here(void (*visit)(const struct host_vcpu *v, void *data), void *data)
 {
-	struct host_domain *d;
-	struct host_vcpu *v;
+	const struct host_domain *d;
+	const struct host_vcpu *v;
 	struct host *h;
-	unsigned long flags;
 
-	spin_lock(&statistics_lock);
-	statistics_length = scnprintf(statistics, STATISTICS_BYTES, STATISTICS_HEAD);
-	spin_lock(&hosts_lock);
 	list_for_each_entry (h, &hosts, in_hosts) {
-		/* One without a domain has nothing to tell, and may have no cpupool yet. */
-		if (!h->begun)
-			continue;
-		enter(h, &flags);
+		spin_lock(&h->lock);
 		list_for_each_entry (d, &h->domain_list, in_host)
 			list_for_each_entry (v, &d->vcpus, in_domain)
-				statistics_length += statistics_line(statistics + statistics_length,
-								     STATISTICS_BYTES - statistics_length, h, v);
-		leave(h, flags);
+				visit(v, data);
+		spin_unlock(&h->lock);
+	}
+}
+
+static void cf_check count_line(const struct host_vcpu *v, void *bytes)
+{
+	*(size_t *)bytes += STATISTICS_LINE_BYTES;
+}
+
+static void cf_check add_line(const struct host_vcpu *v, void *bytes)
+{
+	statistics_length += statistics_line(statistics + statistics_length, *(size_t *)bytes - statistics_length, v);
+}
+
+/* Who begins between the two walks may not find room, and has got nothing yet. */
+static const struct hypfs_entry *cf_check statistics_enter(const struct hypfs_entry *entry)
+{
+	size_t bytes = sizeof(STATISTICS_HEAD);
+
+	spin_lock(&statistics_lock);
+	spin_lock(&hosts_lock);
+	for_each_vcpu_here(count_line, &bytes);
+	statistics = xmalloc_array(char, bytes);
+	if (statistics) {
+		statistics_length = scnprintf(statistics, bytes, STATISTICS_HEAD);
+		for_each_vcpu_here(add_line, &bytes);
 	}
 	spin_unlock(&hosts_lock);
-	return entry;
+	if (statistics)
+		return entry;
+	spin_unlock(&statistics_lock);
+	return ERR_PTR(-ENOMEM);
 }
 
 static void cf_check statistics_exit(const struct hypfs_entry *entry)
 {
+	XFREE(statistics);
 	spin_unlock(&statistics_lock);
 }
 
@@ -129,20 +150,17 @@ static int tell(u64 domain_id, void (*say)(struct host_domain *d, unsigned int w
 {
 	int result = -ENOENT;
 	struct host_domain *d;
-	unsigned long flags;
 	struct host *h;
 
 	spin_lock(&hosts_lock);
 	list_for_each_entry (h, &hosts, in_hosts) {
-		if (!h->begun)
-			continue;
-		enter(h, &flags);
-		d = domain_id < h->domains.room ? domain_of(&h->engine, domain_id) : NULL;
+		spin_lock(&h->lock);
+		d = domain_id < DOMID_FIRST_RESERVED ? look_up(&h->domains, domain_id) : NULL;
 		if (d) {
 			say(d, what, value);
 			result = 0;
 		}
-		leave(h, flags);
+		spin_unlock(&h->lock);
 	}
 	spin_unlock(&hosts_lock);
 	return result;
@@ -185,7 +203,7 @@ static const struct hypfs_funcs packets_funcs = {
 /* A setting is a word of them all. */
 static void cf_check say_setting(struct host_domain *d, unsigned int setting, u64 value)
 {
-	struct sy_settings settings = d->engine.state.settings;
+	struct sy_settings settings = settings_of(d);
 
 	((u64 *)&settings)[setting] = value;
 	engine_domain_change(&d->host->engine, d->number, &settings);
@@ -258,11 +276,7 @@ static int __init cf_check steelyard_hypfs_init(void)
 {
 	if (list_empty(&hosts))
 		return 0;
-	statistics = xmalloc_array(char, STATISTICS_BYTES);
-	if (!statistics)
-		return -ENOMEM;
 	hypfs_string_set_reference(&policy_leaf, policy_name);
-	statistics_leaf.u.content = statistics;
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);

@@ -8,7 +8,8 @@
  * All that happens between an event and its effects is done by the engine (policy/engine/), which the
  * simulator and Linux stand on, too. Here is what it stands on: Xen's calls, told to it as events
  * (this file), tables, queues, sets of pCPUs, softirqs and timers (host.h), numbers for pCPUs
- * (topology.h), and what dom0 writes and reads (parameters.h, leaves.h, statistics.h).
+ * (topology.h), what comes and goes (coming.h), and what dom0 writes and reads (parameters.h, leaves.h,
+ * statistics.h).
  *
  * A vCPU here is one of Xen's scheduling units (one vCPU, unless sched-gran= says otherwise), a pCPU
  * one of its scheduling resources. An instance of the scheduler serves a cpupool; it numbers pCPUs and
@@ -25,13 +26,37 @@
  *
  * Locking
  *
- * One lock per instance of the scheduler, which is the schedule lock of all its pCPUs. It protects everything
- * that is reached from struct host, and is held, with interrupts off, in every call into the engine, which
- * would make do with one per queue (policy/engine/host.h).
+ * A lock per run queue, which is the schedule lock of its pCPUs. It protects the queue, its pCPUs and the vCPUs that
+ * belong to it; by its nature a vCPU's unit->res is at a pCPU of the queue that it belongs to, and changes with both
+ * locks held. A lock per domain protects what the engine knows of the domain, one per instance what the engine calls
+ * shared. These three kinds are taken with interrupts off. What each call of the engine needs is said in
+ * policy/engine/host.h; what Xen holds when it calls:
  *
- * Ordering: hypfs lock, then `hosts_lock` (the list of instances), then an instance's lock, then the
- * locks of Xen's timers. A schedule lock of another scheduler may be held when one here is taken
- * (a pCPU joins), never the other way round. Timers are killed with no lock held.
+ *	wake, sleep, yield, adjust_affinity	the lock of the unit's queue
+ *	pick_resource				that, and perhaps another one
+ *	migrate					those of both queues
+ *	do_schedule				the lock of the pCPU's queue
+ *	switch_sched				that of another scheduler, with interrupts off
+ *	everything else				none; deinit_pdata with interrupts off
+ *
+ * In the first row Xen counts on giving back the lock of the queue to which the unit belongs by then: the unit stays
+ * there until the call is over (host_stays()). What has been put off, and balance, is done by a timer of the queue's
+ * that expires at once.
+ *
+ * The lock of an instance protects which domains and vCPUs there are, the tables of their numbers and those of pCPUs,
+ * and is held through accounting, samples and whatever else is done to each domain or vCPU in turn. Interrupts are
+ * on meanwhile: a queue's lock is taken and given back for each vCPU. Who comes by a timer and does not get it comes
+ * again a little later. A domain's list of vCPUs is also walked with a queue's lock alone, for a vCPU of the domain
+ * that spins: none comes or goes while one of them runs. Before a vCPU or a domain is freed each queue's lock is taken
+ * once (let_pass()).
+ *
+ * Until an instance has its first domain there are no queues; then the schedule lock of all its pCPUs is its idle
+ * lock, and choices are for nobody.
+ *
+ * Ordering: hypfs lock, then `hosts_lock` (the list of instances), then an instance's lock, then its idle lock, then
+ * the lock of one queue, then a domain's, then the shared one, then the locks of Xen's timers. A second queue is only
+ * tried for, here; Xen takes two by their addresses (sched_spin_lock_double()). A schedule lock of another scheduler may
+ * be held when one here is taken (a pCPU joins), never the other way round. Timers are killed with no lock held.
  *
  * The policy is one per boot.
  *
@@ -47,8 +72,7 @@
  *
  * Limits
  *
- * The lock is shared by all pCPUs of a cpupool, and some walks are over all of them: this is meant
- * for tens of pCPUs, not hundreds. sedf has no way to be told of reservations yet. A pCPU that was not
+ * When a cpupool's pCPUs change, the next call for a queue looks at all of that queue's vCPUs. sedf has no way to be told of reservations yet. A pCPU that was not
  * even present when its cpupool got the first domain may find no number left; it cannot join then.
  */
 #include <xen/cpumask.h>
@@ -75,6 +99,8 @@ typedef int64_t s64;
 #pragma push_macro("current")
 #undef current
 #define SY_DESCRIBE
+#define HOST_LOCKS
+#define HOST_STAYS
 #include "policy/steelyard.h"
 #include "policy/catalogue.h"
 #include "policy/engine/measure.h"
@@ -117,7 +143,7 @@ static bool map_affinity(struct host *h, struct host_vcpu *v, const cpumask_t *h
 	cpumask_t may, rather;
 	bool changed;
 
-	cpumask_and(&may, &h->valid, &h->pcpus);
+	cpumask_and(&may, h->scheduler->cpupool->res_valid, &h->pcpus);
 	cpumask_and(&may, &may, hard);
 	/* Between two steps of Xen's nothing may be left: a pCPU that leaves serves those pinned to it. */
 	if (cpumask_empty(&may))
@@ -130,63 +156,93 @@ static bool map_affinity(struct host *h, struct host_vcpu *v, const cpumask_t *h
 	return map_set(h, v->allowed + h->words, &rather) || changed;
 }
 
-static void cpupool_changed(struct host *h)
+/* Whether its pCPUs are no longer those that its vCPUs were told of, and which they are. For every choice
+ * cpumask_equal() is long. */
+static bool usable_changed(const struct host_queue *q, cpumask_t *usable)
 {
-	const struct host_domain *d;
-	struct host_vcpu *v;
-
-	list_for_each_entry (d, &h->domain_list, in_host)
-		list_for_each_entry (v, &d->vcpus, in_domain)
-			if (map_affinity(h, v, v->unit->cpu_hard_affinity, v->unit->cpu_soft_affinity))
-				engine_affinity_changed(&h->engine, v->number, h->now);
-}
-
-/* Each call into the engine comes after this; its time, which never goes back. */
-static u64 arrive(struct host *h, u64 now)
-{
-	const cpumask_t *valid = h->scheduler->cpupool->res_valid;
+	const unsigned long *valid = cpumask_bits(q->host->scheduler->cpupool->res_valid);
+	const unsigned long *ours = cpumask_bits(&q->host->pcpus), *known = cpumask_bits(&q->usable);
 	unsigned int i;
 
-	h->now = max(h->now, now);
-	/* For every choice cpumask_equal() is long. */
 	for (i = 0; i < BITS_TO_LONGS(nr_cpu_ids); i++) {
-		if (cpumask_bits(valid)[i] != cpumask_bits(&h->valid)[i]) {
-			cpumask_copy(&h->valid, valid);
-			cpupool_changed(h);
-			break;
+		if ((valid[i] & ours[i]) != known[i]) {
+			cpumask_and(usable, q->host->scheduler->cpupool->res_valid, &q->host->pcpus);
+			return true;
 		}
 	}
-	return h->now;
+	return false;
 }
 
-/* Does what can wait until the end of a call: at most one balance per queue. */
-static void finish(struct host *h)
+static void map_queue(struct host_queue *q)
 {
-	u32 word;
+	struct host *h = q->host;
+	struct host_vcpu *v, *next;
 
-	if (!h->balances)
-		return;
-	h->balances = false;
-	for (word = 0; word < h->words; word++) {
-		u64 unbalanced = h->unbalanced[word];
+	list_for_each_entry_safe (v, next, &q->members, in_queue)
+		if (map_affinity(h, v, v->unit->cpu_hard_affinity, v->unit->cpu_soft_affinity))
+			engine_affinity_changed(&h->engine, v->number, q->now);
+}
 
-		h->unbalanced[word] = 0;
-		for (; unbalanced; unbalanced &= unbalanced - 1)
-			engine_balance(&h->engine, word * 64 + __builtin_ctzll(unbalanced), h->now);
+/* Each call into the engine comes after this, with the queue's lock held; its time, which never goes back. */
+static u64 arrive(struct host_queue *q, u64 now)
+{
+	cpumask_t usable;
+
+	q->now = max(q->now, now);
+	if (usable_changed(q, &usable)) {
+		cpumask_copy(&q->usable, &usable);
+		map_queue(q);
 	}
+	return q->now;
+}
+
+/* The same where Xen tells of a unit, which it counts on to stay in its queue until the end of the call. */
+static u64 told_of(struct host_vcpu *v)
+{
+	v->stays = true;
+	return arrive(queue_of(v), NOW());
 }
 
 /* The same where the lock is not held yet. */
-static u64 enter(struct host *h, unsigned long *flags)
+static u64 enter(struct host_queue *q)
 {
-	spin_lock_irqsave(&h->lock, *flags);
-	return arrive(h, NOW());
+	take(&q->lock);
+	return arrive(q, NOW());
 }
 
-static void leave(struct host *h, unsigned long flags)
+static void leave(struct host_queue *q)
 {
-	finish(h);
-	spin_unlock_irqrestore(&h->lock, flags);
+	give(&q->lock);
+}
+
+/* That of a pCPU by Xen's number. */
+static struct host_queue *queue_at(const struct host *h, unsigned int cpu)
+{
+	return &h->queue[h->pcpu[h->number[cpu]].engine.queue];
+}
+
+/* What has been put off, once each; what has to wait on comes a little later, lest it be tried without end. */
+static void cf_check later_timer(void *data)
+{
+	struct host_queue *q = data;
+	struct engine *e = &q->host->engine;
+	u64 now = enter(q);
+	LIST_HEAD(due);
+
+	list_splice_init(&q->put_off, &due);
+	while (!list_empty(&due)) {
+		struct host_vcpu *v = list_first_entry(&due, struct host_vcpu, in_put_off);
+
+		list_del_init(&v->in_put_off);
+		engine_settle_later(e, v->number, now);
+	}
+	if (q->unbalanced) {
+		q->unbalanced = false;
+		engine_balance(e, q - q->host->queue, now);
+	}
+	if (q->unbalanced || !list_empty(&q->put_off))
+		set_timer(&q->later, now + SOONEST_NS);
+	leave(q);
 }
 
 /* ---- What vCPUs do ---- */
@@ -199,22 +255,22 @@ static void cf_check steelyard_wake(const struct scheduler *ops, struct sched_un
 	/* Xen says it for those that run or wait as well. */
 	if (v->engine.status != ENGINE_BLOCKED)
 		return;
-	engine_wake(&h->engine, v->number, arrive(h, NOW()));
-	finish(h);
+	engine_wake(&h->engine, v->number, told_of(v));
+	v->stays = false;
 }
 
 static void cf_check steelyard_sleep(const struct scheduler *ops, struct sched_unit *unit)
 {
 	struct host *h = ops->sched_data;
 	struct host_vcpu *v = unit->priv;
-	u64 now = arrive(h, NOW());
+	u64 now = told_of(v);
 
 	/* Who runs is found blocked by the choice. */
 	if (v->engine.status == ENGINE_RUNNING)
 		engine_interrupt(&h->engine, v->engine.ran_on);
 	else if (v->engine.status == ENGINE_WAITING)
 		engine_sleep(&h->engine, v->number, now);
-	finish(h);
+	v->stays = false;
 }
 
 /*
@@ -226,10 +282,9 @@ static void cf_check steelyard_yield(const struct scheduler *ops, struct sched_u
 	struct host *h = ops->sched_data;
 	struct host_vcpu *v = unit->priv;
 
-	if (v->engine.status != ENGINE_RUNNING)
-		return;
-	engine_spin(&h->engine, v->engine.ran_on, arrive(h, NOW()));
-	finish(h);
+	/* Who runs stays. */
+	if (v->engine.status == ENGINE_RUNNING)
+		engine_spin(&h->engine, v->engine.ran_on, arrive(queue_of(v), NOW()));
 }
 
 static void cf_check steelyard_context_saved(const struct scheduler *ops, struct sched_unit *unit)
@@ -248,11 +303,10 @@ static void cf_check steelyard_context_saved(const struct scheduler *ops, struct
 		return;
 	}
 	lock = unit_schedule_lock_irq(unit);
-	if (v->engine.saving) {
-		engine_saved(&h->engine, v->number, arrive(h, NOW()));
-		finish(h);
-	}
-	unit_schedule_unlock_irq(lock, unit);
+	if (v->engine.saving)
+		engine_saved(&h->engine, v->number, arrive(queue_of(v), NOW()));
+	/* It may have left, and with it its schedule lock. */
+	spin_unlock_irq(lock);
 }
 
 /* ---- The choice ---- */
@@ -277,8 +331,8 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 	unit->next_time = -1;
 	if (!h->begun)
 		return;
-	now = arrive(h, time);
 	pcpu = h->number[cpu];
+	now = arrive(queue_at(h, cpu), time);
 	c = host_pcpu(&h->engine, pcpu);
 	ran = c->current;
 	ASSERT(ran == (is_idle_unit(unit) ? SY_NONE : ((struct host_vcpu *)unit->priv)->number));
@@ -303,7 +357,6 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 	}
 	if (unit->next_task == unit)
 		unit->migrated = false;
-	finish(h);
 }
 
 /* ---- Time that passes ---- */
@@ -311,34 +364,51 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 static void cf_check tick_timer(void *data)
 {
 	struct host_pcpu *c = data;
-	unsigned long flags;
-	u64 now = enter(c->host, &flags);
+	struct host_queue *q = &c->host->queue[c->engine.queue];
+	u64 now = enter(q);
 
 	engine_tick(&c->host->engine, c->engine.state.id, now);
-	leave(c->host, flags);
+	leave(q);
 }
 
 static void cf_check vcpu_timer(void *data)
 {
 	struct host_vcpu *v = data;
-	struct host *h = v->domain->host;
-	unsigned long flags;
-	u64 now = enter(h, &flags), timer_ns = sy_vcpu_timer_ns(host_policy(&h->engine), &v->engine.state);
+	struct engine *e = &v->domain->host->engine;
+	struct host_queue *q = &v->domain->host->queue[host_lock_queue_of(e, v->number)];
+	u64 timer_ns = sy_vcpu_timer_ns(host_policy(e), &v->engine.state);
 
-	if (v->inserted && timer_ns && now >= timer_ns)
-		engine_vcpu_timer(&h->engine, v->number, now);
-	leave(h, flags);
+	if (v->inserted && timer_ns && q->now >= timer_ns)
+		engine_vcpu_timer(e, v->number, q->now);
+	leave(q);
+}
+
+/*
+ * Whether a timer got the lock of the instance, which may be held for as long as a walk over all of its vCPUs takes: who
+ * did not comes again.
+ */
+static bool begin_walk(struct host *h, struct timer *timer)
+{
+	if (spin_trylock(&h->lock))
+		return true;
+	set_timer(timer, NOW() + SOONEST_NS);
+	return false;
 }
 
 static void cf_check domain_timer(void *data)
 {
 	struct host_domain *d = data;
-	unsigned long flags;
-	u64 now = enter(d->host, &flags);
+	u64 now, timer_ns;
 
-	if (d->engine.state.timer_ns && now >= d->engine.state.timer_ns)
+	if (!begin_walk(d->host, &d->timer))
+		return;
+	now = NOW();
+	take(&d->lock);
+	timer_ns = d->engine.state.timer_ns;
+	give(&d->lock);
+	if (timer_ns && now >= timer_ns)
 		engine_domain_timer(&d->host->engine, d->number, now);
-	leave(d->host, flags);
+	spin_unlock(&d->host->lock);
 }
 
 /* After that time; 0: never, since what repeats may come to an end by a parameter. */
@@ -350,23 +420,27 @@ static void set_next(struct timer *timer, u64 interval_ns, u64 now)
 static void cf_check account_timer(void *data)
 {
 	struct host *h = data;
-	unsigned long flags;
-	u64 now = enter(h, &flags);
+	u64 now;
 
+	if (!begin_walk(h, &h->account))
+		return;
+	now = NOW();
 	engine_account(&h->engine, now);
 	set_next(&h->account, sy_account_ns(&policy), now);
-	leave(h, flags);
+	spin_unlock(&h->lock);
 }
 
 static void cf_check sample_timer(void *data)
 {
 	struct host *h = data;
-	unsigned long flags;
-	u64 now = enter(h, &flags);
+	u64 now;
 
+	if (!begin_walk(h, &h->sample))
+		return;
+	now = NOW();
 	engine_sample(&h->engine, now);
 	set_next(&h->sample, sy_sample_ns(&policy), now);
-	leave(h, flags);
+	spin_unlock(&h->lock);
 }
 
 /* What comes later than this interval from now comes then; 0: not at all. */
@@ -383,402 +457,34 @@ static void repeat(struct host *h, u64 now)
 	hasten(&h->sample, sy_sample_ns(&policy), now);
 }
 
-/* ---- Numbers ---- */
-
-/* Makes room in the table for this number. */
-static int make_room(struct host *h, struct table *table, u32 number)
-{
-	u32 room = max(64u, 2 * number);
-	unsigned long flags;
-	void **entry, **old;
-
-	if (number < table->room)
-		return 0;
-	entry = xzalloc_array(void *, room);
-	if (!entry)
-		return -ENOMEM;
-	spin_lock_irqsave(&h->lock, flags);
-	/* Another may have been as quick. */
-	old = entry;
-	if (table->room < room) {
-		if (table->room)
-			memcpy(entry, table->entry, table->room * sizeof(*entry));
-		old = table->entry;
-		table->entry = entry;
-		table->room = room;
-	}
-	spin_unlock_irqrestore(&h->lock, flags);
-	xfree(old);
-	return 0;
-}
-
-/* Gives the vCPU the first free number. */
-static int number_vcpu(struct host *h, struct host_vcpu *v)
-{
-	unsigned long flags;
-
-	do {
-		spin_lock_irqsave(&h->lock, flags);
-		for (v->number = 0; v->number < h->vcpus.room && h->vcpus.entry[v->number]; v->number++)
-			;
-		if (v->number < h->vcpus.room) {
-			h->vcpus.entry[v->number] = v;
-			spin_unlock_irqrestore(&h->lock, flags);
-			return 0;
-		}
-		spin_unlock_irqrestore(&h->lock, flags);
-	} while (!make_room(h, &h->vcpus, v->number));
-	return -ENOMEM;
-}
-
-/* ---- vCPUs and domains come and go ---- */
-
-static struct sched_resource *cf_check steelyard_pick_resource(const struct scheduler *ops,
-							       const struct sched_unit *unit)
-{
-	struct host *h = ops->sched_data;
-	const struct host_vcpu *v = unit->priv;
-
-	arrive(h, NOW());
-	return get_sched_res(h->pcpu[engine_place(&h->engine, v->number)].cpu);
-}
-
-/* Xen has let it sleep. */
-static void cf_check steelyard_migrate(const struct scheduler *ops, struct sched_unit *unit,
-				       unsigned int cpu)
-{
-	struct host *h = ops->sched_data;
-	const struct host_vcpu *v = unit->priv;
-	u64 now = arrive(h, NOW());
-
-	ASSERT(v->engine.status == ENGINE_BLOCKED && !unit->is_running);
-	sched_set_res(unit, get_sched_res(cpu));
-	engine_assign(&h->engine, v->number, h->number[cpu], now);
-	finish(h);
-}
-
-static void cf_check steelyard_adjust_affinity(const struct scheduler *ops, struct sched_unit *unit,
-					       const cpumask_t *hard, const cpumask_t *soft)
-{
-	struct host *h = ops->sched_data;
-	struct host_vcpu *v = unit->priv;
-
-	/* Before its insertion the lock need not be held. One that stays as it is is not given. */
-	if (is_idle_unit(unit) || !v->inserted)
-		return;
-	arrive(h, NOW());
-	if (map_affinity(h, v, hard ?: unit->cpu_hard_affinity, soft ?: unit->cpu_soft_affinity))
-		engine_affinity_changed(&h->engine, v->number, h->now);
-	finish(h);
-}
-
-static void *cf_check steelyard_alloc_udata(const struct scheduler *ops, struct sched_unit *unit,
-					    void *domain)
-{
-	struct host *h = ops->sched_data;
-	struct host_vcpu *v;
-
-	/* An idle unit has none; Xen wants something. */
-	if (!domain)
-		return ZERO_BLOCK_PTR;
-	v = xzalloc_flex_struct(struct host_vcpu, allowed, 2 * h->words);
-	if (!v)
-		return NULL;
-	v->unit = unit;
-	v->domain = domain;
-	if (number_vcpu(h, v)) {
-		xfree(v);
-		return NULL;
-	}
-	init_timer(&v->timer, vcpu_timer, v, smp_processor_id());
-	return v;
-}
-
-static void cf_check steelyard_free_udata(const struct scheduler *ops, void *priv)
-{
-	struct host *h = ops->sched_data;
-	struct host_vcpu *v = priv;
-	unsigned long flags;
-
-	if (priv == ZERO_BLOCK_PTR)
-		return;
-	kill_timer(&v->timer);
-	spin_lock_irqsave(&h->lock, flags);
-	h->vcpus.entry[v->number] = NULL;
-	spin_unlock_irqrestore(&h->lock, flags);
-	xfree(v);
-}
-
-static void cf_check steelyard_insert_unit(const struct scheduler *ops, struct sched_unit *unit)
-{
-	struct host *h = ops->sched_data;
-	struct host_vcpu *v = unit->priv;
-	unsigned long flags;
-	u32 home;
-	u64 now;
-
-	if (is_idle_unit(unit))
-		return;
-	now = enter(h, &flags);
-	map_affinity(h, v, unit->cpu_hard_affinity, unit->cpu_soft_affinity);
-	home = engine_home(&h->engine, v->number);
-	sched_set_res(unit, get_sched_res(h->pcpu[home].cpu));
-	list_add_tail(&v->in_domain, &v->domain->vcpus);
-	v->inserted = true;
-	engine_vcpu_begin(&h->engine, v->number, v->domain->number, unit->unit_id, home, now);
-	host_vcpu_timer(&h->engine, v->number);
-	if (unit_runnable(unit))
-		engine_wake(&h->engine, v->number, now);
-	leave(h, flags);
-}
-
-static void cf_check steelyard_remove_unit(const struct scheduler *ops, struct sched_unit *unit)
-{
-	struct host *h = ops->sched_data;
-	struct host_vcpu *v = unit->priv;
-	unsigned long flags;
-	u64 now;
-
-	if (is_idle_unit(unit))
-		return;
-	now = enter(h, &flags);
-	ASSERT(v->inserted && v->engine.status != ENGINE_RUNNING);
-	if (v->engine.status == ENGINE_WAITING)
-		engine_sleep(&h->engine, v->number, now);
-	if (v->engine.saving)
-		engine_saved(&h->engine, v->number, now);
-	measure_ends(&h->engine, v->number, now);
-	engine_vcpu_end(&h->engine, v->number, now);
-	list_del(&v->in_domain);
-	stop_timer(&v->timer);
-	v->inserted = false;
-	leave(h, flags);
-}
-
-/* The pCPU serves vCPUs from now on. */
-static void join(struct host *h, unsigned int cpu)
-{
-	migrate_timer(&h->pcpu[h->number[cpu]].tick, cpu);
-	engine_pcpu_begin(&h->engine, h->number[cpu]);
-}
-
-/* The cpupool gets its first domain: from now on the engine works. */
-static int begin_host(struct host *h)
-{
-	unsigned int gran = h->scheduler->cpupool->gran, cpu;
-	struct engine *e = &h->engine;
-	cpumask_t cpus = h->pcpus;
-	unsigned long flags;
-	u32 i;
-
-	/* The first pCPU of a scheduling resource stands for it. */
-	for_each_online_cpu (cpu)
-		if (cpumask_first(sched_get_opt_cpumask(gran, cpu)) == cpu)
-			cpumask_set_cpu(cpu, &cpus);
-	find_shape(e, &cpus, DIV_ROUND_UP(num_present_cpus(), h->scheduler->cpupool->sched_gran));
-	h->words = DIV_ROUND_UP(e->pcpus, 64);
-	h->pcpu = xzalloc_array(struct host_pcpu, e->pcpus);
-	h->queue = xzalloc_array(struct host_queue, e->pcpus);
-	h->number = xzalloc_array(u32, nr_cpu_ids);
-	h->idle = xzalloc_array(u64, 3 * h->words);
-	if (!h->pcpu || !h->queue || !h->number || !h->idle) {
-		XFREE(h->pcpu);
-		XFREE(h->queue);
-		XFREE(h->number);
-		XFREE(h->idle);
-		return -ENOMEM;
-	}
-	h->waited = h->idle + h->words;
-	h->unbalanced = h->waited + h->words;
-	for (i = 0; i < nr_cpu_ids; i++)
-		h->number[i] = SY_NONE;
-	for (i = 0; i < e->pcpus; i++) {
-		h->pcpu[i].host = h;
-		h->pcpu[i].cpu = SY_NONE;
-		init_timer(&h->pcpu[i].tick, tick_timer, &h->pcpu[i], smp_processor_id());
-	}
-	for_each_cpu (cpu, &cpus)
-		give_number(h, cpu);
-	init_timer(&h->account, account_timer, h, smp_processor_id());
-	init_timer(&h->sample, sample_timer, h, smp_processor_id());
-
-	spin_lock_irqsave(&h->lock, flags);
-	e->began_ns = arrive(h, NOW());
-	engine_begin(e);
-	begin_queues(h);
-	for_each_cpu (cpu, &h->pcpus)
-		join(h, cpu);
-	h->begun = true;
-	repeat(h, h->now);
-	spin_unlock_irqrestore(&h->lock, flags);
-	return 0;
-}
-
-static void *cf_check steelyard_alloc_domdata(const struct scheduler *ops, struct domain *domain)
-{
-	const struct sy_settings settings = { .extra_time = 1 };
-	struct host *h = ops->sched_data;
-	struct host_domain *d = xzalloc(struct host_domain);
-	unsigned long flags;
-	int error = d ? 0 : -ENOMEM;
-	u64 now;
-
-	spin_lock(&hosts_lock);
-	if (!error && !h->begun)
-		error = begin_host(h);
-	if (!error)
-		error = make_room(h, &h->domains, domain->domain_id);
-	spin_unlock(&hosts_lock);
-	if (error) {
-		xfree(d);
-		return ERR_PTR(error);
-	}
-	d->host = h;
-	d->number = domain->domain_id;
-	INIT_LIST_HEAD(&d->vcpus);
-	init_timer(&d->timer, domain_timer, d, smp_processor_id());
-	now = enter(h, &flags);
-	d->samples.sampled.interval_ns = now;
-	h->domains.entry[d->number] = d;
-	list_add_tail(&d->in_host, &h->domain_list);
-	engine_domain_begin(&h->engine, d->number, &settings, domain->max_vcpus, now);
-	leave(h, flags);
-	return d;
-}
-
-static void cf_check steelyard_free_domdata(const struct scheduler *ops, void *data)
-{
-	struct host *h = ops->sched_data;
-	struct host_domain *d = data;
-	unsigned long flags;
-
-	if (!d)
-		return;
-	spin_lock_irqsave(&h->lock, flags);
-	ASSERT(list_empty(&d->vcpus));
-	list_del(&d->in_host);
-	h->domains.entry[d->number] = NULL;
-	spin_unlock_irqrestore(&h->lock, flags);
-	kill_timer(&d->timer);
-	xfree(d);
-}
-
-/* ---- pCPUs and instances come and go ---- */
-
-/* Nothing needed but a number, which there may be none left of. */
-static void *cf_check steelyard_alloc_pdata(const struct scheduler *ops, int cpu)
-{
-	struct host *h = ops->sched_data;
-	unsigned long flags;
-	bool numbered;
-
-	spin_lock_irqsave(&h->lock, flags);
-	numbered = !h->begun || give_number(h, cpu);
-	spin_unlock_irqrestore(&h->lock, flags);
-	return numbered ? NULL : ERR_PTR(-ENOSPC);
-}
-
-/* The pCPU is ours from now on. Xen lets it choose. */
-static spinlock_t *cf_check steelyard_switch_sched(struct scheduler *new_ops, unsigned int cpu,
-						   void *pdata, void *vdata)
-{
-	struct host *h = new_ops->sched_data;
-
-	sched_idle_unit(cpu)->priv = vdata;
-	spin_lock(&h->lock);
-	cpumask_set_cpu(cpu, &h->pcpus);
-	if (h->begun)
-		join(h, cpu);
-	spin_unlock(&h->lock);
-	return &h->lock;
-}
-
-/* The pCPU is no longer ours; its vCPUs have moved away. Interrupts may be off: nothing is freed. */
-static void cf_check steelyard_deinit_pdata(const struct scheduler *ops, void *data, int cpu)
-{
-	struct host *h = ops->sched_data;
-	unsigned long flags;
-	u64 now;
-
-	spin_lock_irqsave(&h->lock, flags);
-	cpumask_clear_cpu(cpu, &h->pcpus);
-	if (h->begun) {
-		now = arrive(h, NOW());
-		ASSERT(host_pcpu(&h->engine, h->number[cpu])->current == SY_NONE);
-		cpupool_changed(h);
-		engine_occupy(&h->engine, h->number[cpu], now);
-		engine_pcpu_end(&h->engine, h->number[cpu], now);
-		stop_timer(&h->pcpu[h->number[cpu]].tick);
-		finish(h);
-	}
-	spin_unlock_irqrestore(&h->lock, flags);
-}
-
-static void cf_check steelyard_move_timers(const struct scheduler *ops, struct sched_resource *sr)
-{
-	struct host *h = ops->sched_data;
-
-	if (h->begun)
-		migrate_timer(&h->pcpu[h->number[sr->master_cpu]].tick, sr->master_cpu);
-}
-
-static int cf_check steelyard_init(struct scheduler *ops)
-{
-	struct host *h = xzalloc(struct host);
-
-	if (!h)
-		return -ENOMEM;
-	spin_lock_init(&h->lock);
-	INIT_LIST_HEAD(&h->domain_list);
-	h->scheduler = ops;
-	ops->sched_data = h;
-	spin_lock(&hosts_lock);
-	list_add_tail(&h->in_hosts, &hosts);
-	spin_unlock(&hosts_lock);
-	return 0;
-}
-
-static void cf_check steelyard_deinit(struct scheduler *ops)
-{
-	struct host *h = ops->sched_data;
-	u32 i;
-
-	spin_lock(&hosts_lock);
-	list_del(&h->in_hosts);
-	spin_unlock(&hosts_lock);
-	if (h->begun) {
-		kill_timer(&h->account);
-		kill_timer(&h->sample);
-		for (i = 0; i < h->engine.pcpus; i++)
-			kill_timer(&h->pcpu[i].tick);
-	}
-	xfree(h->pcpu);
-	xfree(h->queue);
-	xfree(h->number);
-	xfree(h->idle);
-	xfree(h->vcpus.entry);
-	xfree(h->domains.entry);
-	xfree(h);
-	ops->sched_data = NULL;
-}
+#include "coming.h"
 
 /* ---- The toolstack ---- */
 
 /* Sets a parameter of the policy that runs. */
 static void change(u64 *parameter, u64 value)
 {
-	unsigned long flags;
 	struct host *h;
 
 	write_atomic(parameter, value);
 	spin_lock(&hosts_lock);
 	list_for_each_entry (h, &hosts, in_hosts) {
-		spin_lock_irqsave(&h->lock, flags);
+		spin_lock(&h->lock);
 		if (h->begun)
 			repeat(h, NOW());
-		spin_unlock_irqrestore(&h->lock, flags);
+		spin_unlock(&h->lock);
 	}
 	spin_unlock(&hosts_lock);
+}
+
+static struct sy_settings settings_of(struct host_domain *d)
+{
+	struct sy_settings settings;
+
+	take(&d->lock);
+	settings = d->engine.state.settings;
+	give(&d->lock);
+	return settings;
 }
 
 static int cf_check steelyard_adjust(const struct scheduler *ops, struct domain *domain,
@@ -787,11 +493,10 @@ static int cf_check steelyard_adjust(const struct scheduler *ops, struct domain 
 	struct host *h = ops->sched_data;
 	struct host_domain *d = domain->sched_priv;
 	struct sy_settings settings;
-	unsigned long flags;
 	int result = 0;
 
-	enter(h, &flags);
-	settings = d->engine.state.settings;
+	spin_lock(&h->lock);
+	settings = settings_of(d);
 	switch (op->cmd) {
 	case XEN_DOMCTL_SCHEDOP_getinfo:
 		op->u.credit2.weight = settings.weight;
@@ -809,7 +514,7 @@ static int cf_check steelyard_adjust(const struct scheduler *ops, struct domain 
 		result = -EINVAL;
 		break;
 	}
-	leave(h, flags);
+	spin_unlock(&h->lock);
 	return result;
 }
 

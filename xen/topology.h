@@ -117,21 +117,32 @@ static bool give_number(struct host *h, unsigned int cpu)
 	return true;
 }
 
+static void begin_queue(struct host *h, u32 first, u32 end, void (*later)(void *data))
+{
+	u32 queue = h->engine.queues++, i;
+	struct host_queue *q = &h->queue[queue];
+
+	q->host = h;
+	q->waiting = RB_ROOT;
+	INIT_LIST_HEAD(&q->members);
+	INIT_LIST_HEAD(&q->put_off);
+	init_timer(&q->later, later, q, smp_processor_id());
+	spin_lock_init(&q->lock.lock);
+	q->engine.first_pcpu = first;
+	q->engine.end_pcpu = end;
+	for (i = first; i < end; i++)
+		h->pcpu[i].engine.queue = queue;
+	take(&q->lock);
+	engine_queue_begin(&h->engine, queue);
+	give(&q->lock);
+}
+
 /* Queues of whole groups, split where they are too large. */
-static void begin_queues(struct host *h)
+static void begin_queues(struct host *h, void (*later)(void *data))
 {
 	u32 group = engine_queue_pcpus(&h->engine), most = sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, i;
 
-	for (first = 0; first < h->engine.pcpus; first += group) {
-		for (i = 0; i < group; i += most) {
-			struct host_queue *q = &h->queue[h->engine.queues++];
-
-			q->waiting = RB_ROOT;
-			INIT_LIST_HEAD(&q->members);
-			q->engine.first_pcpu = first + i;
-			q->engine.end_pcpu = first + min(i + most, group);
-		}
-	}
-	for (i = 0; i < h->engine.queues; i++)
-		engine_queue_begin(&h->engine, i);
+	for (first = 0; first < h->engine.pcpus; first += group)
+		for (i = 0; i < group; i += most)
+			begin_queue(h, first + i, first + min(i + most, group), later);
 }

@@ -235,7 +235,7 @@ ENGINE_FN bool engine_move_on(struct engine *e, u32 vcpu, u64 now)
 	if (!engine_may_use(e, vcpu, move_to))
 		move_to = engine_any_usable(e, vcpu);
 	to = host_queue_at(e, move_to);
-	if (!engine_reach(e, from, to)) {
+	if ((from != to && host_stays(e, vcpu)) || !engine_reach(e, from, to)) {
 		v->move_to = move_to;
 		if (v->status == ENGINE_WAITING && !v->parked && !v->queued)
 			engine_enqueue(e, vcpu, now);

@@ -68,6 +68,9 @@ HOST_FN u32 host_next_accounted(struct engine *e,
  * Sets of pCPUs and of queues are read without a lock; what they say of other queues is believed once it is held.
  *
  * A host with one lock for all, held in each call, defines none of these.
+ *
+ * Where who tells of a vCPU counts on its queue being the same when the call ends, host_stays() says so; then it
+ * leaves once host_settle() is answered, with nobody interrupted for it before. Such a host defines HOST_STAYS.
  */
 HOST_FN bool host_try_queue(struct engine *e, u32 queue);
 HOST_FN void host_lock_queue(struct engine *e, u32 queue);
@@ -83,6 +86,14 @@ HOST_FN void host_unlock_shared(struct engine *e);
 HOST_FN void host_settle(struct engine *e, u32 vcpu);
 /* To which queue a pCPU belongs, which never changes. */
 HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu);
+HOST_FN bool host_stays(struct engine *e, u32 vcpu);
+
+#ifndef HOST_STAYS
+HOST_FN bool host_stays(struct engine *e, u32 vcpu)
+{
+	return false;
+}
+#endif
 
 #ifndef HOST_LOCKS
 HOST_FN bool host_try_queue(struct engine *e, u32 queue)

@@ -33,10 +33,10 @@ struct engine_samples {
 HOST_FN struct engine_met *host_met(struct engine *e, u32 vcpu);
 HOST_FN struct engine_samples *host_samples(struct engine *e, u32 domain);
 
-/* Time since then. By a queue's time that may be later than now, of a vCPU that has come from there: see engine.h. */
-HOST_FN u64 measure_since(u64 then_ns, u64 now)
+/* A call may be of an earlier time than the call before of another queue's lock (engine.h): none has passed then. */
+HOST_FN u64 measure_passed_ns(u64 from_ns, u64 to_ns)
 {
-	return now > then_ns ? now - then_ns : 0;
+	return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
 /* Since when a vCPU is kept from waiting in a queue, though it would. */
@@ -48,17 +48,17 @@ HOST_FN u64 measure_parked_since_ns(const struct engine_vcpu *v)
 /* For how long it has waited so by now. */
 HOST_FN u64 measure_waits_parked_ns(const struct engine_vcpu *v, u64 now)
 {
-	return v->parked && v->status == ENGINE_WAITING ? measure_since(measure_parked_since_ns(v), now) : 0;
+	return v->parked && v->status == ENGINE_WAITING ? measure_passed_ns(measure_parked_since_ns(v), now) : 0;
 }
 
 HOST_FN void measure_wait(struct engine *e, u32 vcpu, u64 now)
 {
 	const struct engine_vcpu *v = host_vcpu(e, vcpu);
 	struct engine_met *met = host_met(e, vcpu);
-	u64 wait_ns = measure_since(v->since_ns, now);
+	u64 wait_ns = measure_passed_ns(v->since_ns, now);
 
 	met->waited_ns += wait_ns;
-	met->parked_ns += measure_waits_parked_ns(v, now);
+	met->parked_ns = sy_min(met->parked_ns + measure_waits_parked_ns(v, now), met->waited_ns);
 	met->worst_wait_ns = sy_max(met->worst_wait_ns, wait_ns);
 	met->waits++;
 	met->late_waits += wait_ns > sy_late_ns(host_policy(e));
@@ -66,7 +66,7 @@ HOST_FN void measure_wait(struct engine *e, u32 vcpu, u64 now)
 
 HOST_FN void measure_wakes(struct engine *e, u32 vcpu, u64 now)
 {
-	host_met(e, vcpu)->blocked_ns += measure_since(host_vcpu(e, vcpu)->since_ns, now);
+	host_met(e, vcpu)->blocked_ns += measure_passed_ns(host_vcpu(e, vcpu)->since_ns, now);
 }
 
 /* Whether it ran elsewhere before. */
@@ -90,13 +90,13 @@ HOST_FN void measure_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64
 		measure_wait(e, vcpu, now);
 		return;
 	}
-	met->gotten_ns += measure_since(host_vcpu(e, vcpu)->since_ns, now);
+	met->gotten_ns += measure_passed_ns(host_vcpu(e, vcpu)->since_ns, now);
 	met->preemptions += status == ENGINE_WAITING;
 }
 
 HOST_FN void measure_unparks(struct engine *e, u32 vcpu, u64 now)
 {
-	host_met(e, vcpu)->parked_ns += measure_since(measure_parked_since_ns(host_vcpu(e, vcpu)), now);
+	host_met(e, vcpu)->parked_ns += measure_passed_ns(measure_parked_since_ns(host_vcpu(e, vcpu)), now);
 }
 
 /* Adds what happened to the vCPU since it began. */
@@ -104,16 +104,14 @@ HOST_FN void measure_add(struct engine *e, u32 vcpu, struct sy_sample *sums, u64
 {
 	const struct engine_vcpu *v = host_vcpu(e, vcpu);
 	const struct engine_met *met = host_met(e, vcpu);
-	u64 since_ns = measure_since(v->since_ns, now);
+	u64 since_ns = measure_passed_ns(v->since_ns, now), waits_ns = v->status == ENGINE_WAITING ? since_ns : 0;
 
 	sums->gotten_ns += met->gotten_ns;
-	sums->waited_ns += met->waited_ns - met->parked_ns;
+	sums->waited_ns += measure_passed_ns(met->parked_ns + measure_waits_parked_ns(v, now), met->waited_ns + waits_ns);
 	sums->waits += met->waits;
 	sums->late_waits += met->late_waits;
 	if (v->status == ENGINE_RUNNING)
 		sums->gotten_ns += since_ns;
-	if (v->status == ENGINE_WAITING)
-		sums->waited_ns += since_ns - measure_waits_parked_ns(v, now);
 }
 
 /* Before engine_vcpu_end(), while its domain still has it. */
@@ -129,13 +127,19 @@ HOST_FN void measure_sample(struct engine *e, u32 domain, struct sy_sample *samp
 	struct sy_sample sums = samples->departed;
 	u32 place = 0, vcpu;
 
-	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE)
+	while ((vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
+		u32 queue = host_lock_queue_of(e, vcpu);
+
+		if (queue == SY_NONE)
+			continue;
 		measure_add(e, vcpu, &sums, now);
+		host_unlock_queue(e, queue);
+	}
 	sums.interval_ns = now;
 	sums.packets = samples->packets;
-	sample->interval_ns = sums.interval_ns - before->interval_ns;
-	sample->gotten_ns = sums.gotten_ns - before->gotten_ns;
-	sample->waited_ns = sums.waited_ns - before->waited_ns;
+	sample->interval_ns = measure_passed_ns(before->interval_ns, sums.interval_ns);
+	sample->gotten_ns = measure_passed_ns(before->gotten_ns, sums.gotten_ns);
+	sample->waited_ns = measure_passed_ns(before->waited_ns, sums.waited_ns);
 	sample->packets = sums.packets - before->packets;
 	sample->waits = sums.waits - before->waits;
 	sample->late_waits = sums.late_waits - before->late_waits;

@@ -257,13 +257,15 @@ ENGINE_FN u32 engine_interrupt_there(struct engine *e, u32 vcpu, u32 pcpu)
 ENGINE_FN u32 engine_reach_there(struct engine *e, u32 vcpu, u32 pcpu)
 {
 	u32 from = host_vcpu(e, vcpu)->queue, to = host_queue_at(e, pcpu);
+	bool stays;
 
 	if (from == to)
 		return engine_interrupt_there(e, vcpu, pcpu);
-	if (engine_reach(e, from, to))
+	stays = host_stays(e, vcpu);
+	if (!stays && engine_reach(e, from, to))
 		return pcpu;
 	engine_put_off(e, vcpu);
-	return ENGINE_NOT_FOUND;
+	return stays ? ENGINE_FOUND : ENGINE_NOT_FOUND;
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */

@@ -20,6 +20,7 @@
 #include "random.h"
 #include "contract.h"
 #define HOST_LOCKS
+#define HOST_STAYS
 #include "../engine/host.h"
 
 enum {

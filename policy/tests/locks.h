@@ -96,6 +96,15 @@ HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu)
 	return pcpus[pcpu].queue;
 }
 
+/* Who tells may count on any vCPU's queue. */
+HOST_FN bool host_stays(struct engine *e, u32 vcpu)
+{
+	if (!contended || !contention || below(4))
+		return false;
+	contention--;
+	return true;
+}
+
 static void check_held(u32 queue, const char *what, u32 number)
 {
 	check(!told || held[queue], "%s %u is touched, but queue %u is not held", what, number, queue);

@@ -22,25 +22,39 @@ static void tell_sleep_locked(struct sched_unit *unit)
 		scheduler_of(unit)->sleep(scheduler_of(unit), unit);
 }
 
+/* Who has to wait for a lock is told later. */
+static bool is_free(const spinlock_t *lock)
+{
+	return lock->holder == MODEL_NOBODY;
+}
+
 static void tell_sleep(struct sched_unit *unit)
 {
-	spinlock_t *lock = unit_schedule_lock_irq(unit);
+	spinlock_t *lock;
 
+	if (!is_free(unit->res->schedule_lock))
+		return;
+	lock = unit_schedule_lock_irq(unit);
 	unit->vcpu_list->sleeps = false;
 	tell_sleep_locked(unit);
-	spin_unlock(lock);
+	unit_schedule_unlock_irq(lock, unit);
 }
 
 static void tell_wake(struct sched_unit *unit)
 {
-	spinlock_t *lock = unit_schedule_lock_irq(unit);
+	spinlock_t *lock;
 
+	if (!is_free(unit->res->schedule_lock)) {
+		unit->vcpu_list->wakes = true;
+		return;
+	}
+	lock = unit_schedule_lock_irq(unit);
 	unit->vcpu_list->wakes = false;
 	if (unit_runnable(unit)) {
 		urgent(unit->vcpu_list, false);
 		scheduler_of(unit)->wake(scheduler_of(unit), unit);
 	}
-	spin_unlock(lock);
+	unit_schedule_unlock_irq(lock, unit);
 }
 
 static void migrate_start(struct sched_unit *unit)
@@ -49,28 +63,56 @@ static void migrate_start(struct sched_unit *unit)
 	tell_sleep_locked(unit);
 }
 
-static void migrate_finish(struct sched_unit *unit)
+/* Both locks are held. */
+static void migrate(struct sched_unit *unit, unsigned int to)
 {
 	struct vcpu *v = unit->vcpu_list;
-	unsigned int from = v->processor, to;
-	spinlock_t *lock;
 
-	if (unit->is_running || !(v->pause_flags & PAUSED_MIGRATING))
-		return;
-	lock = unit_schedule_lock_irq(unit);
-	to = scheduler_of(unit)->pick_resource(scheduler_of(unit), unit)->master_cpu;
-	/* Looking may have moved it. */
-	from = v->processor;
-	ASSERT(get_sched_res(to)->schedule_lock == lock);
 	v->pause_flags &= ~PAUSED_MIGRATING;
 	if (v->is_urgent) {
-		model_sched_urgent_count[from]--;
+		model_sched_urgent_count[v->processor]--;
 		model_sched_urgent_count[to]++;
 	}
 	scheduler_of(unit)->migrate(scheduler_of(unit), unit, to);
 	ASSERT(v->processor == to);
-	spin_unlock(lock);
-	tell_wake(unit);
+}
+
+/*
+ * As sched_unit_migrate_finish() does, whose locks may turn out to be the wrong ones. Where no pCPU is left it would try
+ * until the affinity has been broken; here what is to be told later comes back to it.
+ */
+static void migrate_finish(struct sched_unit *unit)
+{
+	struct vcpu *v = unit->vcpu_list;
+	unsigned int from = v->processor, to = from;
+	spinlock_t *old, *new;
+	unsigned int attempts = 0;
+	bool picked = false;
+
+	while (attempts++ < 8 && !unit->is_running && v->pause_flags & PAUSED_MIGRATING) {
+		old = get_sched_res(from)->schedule_lock;
+		new = get_sched_res(to)->schedule_lock;
+		if (!is_free(old) || !is_free(new))
+			return;
+		sched_spin_lock_double(old, new);
+		from = v->processor;
+		if (old == get_sched_res(from)->schedule_lock) {
+			bool good = picked && cpumask_test_cpu(to, unit->cpu_hard_affinity);
+
+			if (!good)
+				to = scheduler_of(unit)->pick_resource(scheduler_of(unit), unit)->master_cpu;
+			if (new == get_sched_res(to)->schedule_lock &&
+			    cpumask_test_cpu(to, unit->domain->cpupool->res_valid)) {
+				if (!unit->is_running && v->pause_flags & PAUSED_MIGRATING)
+					migrate(unit, to);
+				sched_spin_unlock_double(old, new);
+				tell_wake(unit);
+				return;
+			}
+		}
+		picked = old == get_sched_res(from)->schedule_lock;
+		sched_spin_unlock_double(old, new);
+	}
 }
 
 static void context_saved(unsigned int cpu)
@@ -78,12 +120,14 @@ static void context_saved(unsigned int cpu)
 	struct sched_unit *unit = get_sched_res(cpu)->prev;
 	struct scheduler *ops;
 
-	if (!unit)
+	if (!unit || !is_free(unit->res->schedule_lock))
 		return;
 	model_cpu = cpu;
 	unit->is_running = false;
 	get_sched_res(cpu)->prev = NULL;
 	ops = is_idle_unit(unit) ? get_sched_res(cpu)->pool->sched : scheduler_of(unit);
+	if (model_context == MODEL_FIRST)
+		model_comes_between();
 	ops->context_saved(ops, unit);
 	if (!is_idle_unit(unit))
 		migrate_finish(unit);
@@ -95,7 +139,7 @@ static bool would_rather_move(const struct sched_unit *unit, unsigned int cpu)
 	struct host *h = get_sched_res(cpu)->pool->sched->sched_data;
 	const struct host_vcpu *v = unit->priv;
 
-	return !is_idle_unit(unit) && cpumask_equal(unit->domain->cpupool->res_valid, &h->valid) &&
+	return !is_idle_unit(unit) && cpumask_equal(unit->domain->cpupool->res_valid, &queue_of(v)->usable) &&
 	       engine_better_idle(&h->engine, v->number, h->number[cpu]) != SY_NONE;
 }
 
@@ -104,16 +148,24 @@ static void schedule(unsigned int cpu)
 	struct sched_resource *res = get_sched_res(cpu);
 	struct sched_unit *prev = res->curr, *next;
 	struct vcpu *v = prev->vcpu_list;
+	spinlock_t *lock;
 	bool moves;
 
 	context_saved(cpu);
-	model_softirq[cpu] = false;
-	if (!res->pool)
+	if (!res->pool) {
+		model_softirq[cpu] = false;
 		return;
+	}
+	lock = res->schedule_lock;
+	if (!is_free(lock) || res->prev)
+		return;
+	model_softirq[cpu] = false;
 	model_cpu = cpu;
 	choices++;
 	res->due_ns = 0;
-	spin_lock(res->schedule_lock);
+	spin_lock_irq(lock);
+	prev = res->curr;
+	v = prev->vcpu_list;
 	moves = would_rather_move(prev, cpu);
 	res->pool->sched->do_schedule(res->pool->sched, prev, NOW(), res->tasklet);
 	next = prev->next_task;
@@ -134,7 +186,8 @@ static void schedule(unsigned int cpu)
 		res->curr = next;
 	}
 	ASSERT(is_idle_unit(next) || next->res == res);
-	spin_unlock(res->schedule_lock);
+	ASSERT(lock == res->schedule_lock);
+	spin_unlock_irq(lock);
 	if (below(2))
 		context_saved(cpu);
 }
@@ -189,7 +242,7 @@ static void change_affinity(struct sched_unit *unit)
 	moves = asked || !cpumask_test_cpu(unit->vcpu_list->processor, &hard);
 	if (moves)
 		migrate_start(unit);
-	spin_unlock(lock);
+	unit_schedule_unlock_irq(lock, unit);
 	if (moves)
 		migrate_finish(unit);
 }
@@ -203,8 +256,10 @@ static void join_pool(unsigned int cpu, struct cpupool *pool)
 	priv = pool->sched->alloc_udata(pool->sched, &idle_unit[cpu], NULL);
 	pcpu = pool->sched->alloc_pdata(pool->sched, cpu);
 	ASSERT(priv && !pcpu);
+	spin_lock_irq(&model_free_lock);
 	res->schedule_lock = pool->sched->switch_sched(pool->sched, cpu, pcpu, priv);
 	res->pool = pool;
+	spin_unlock_irq(&model_free_lock);
 	model_softirq[cpu] = true;
 	if (below(2))
 		schedule(cpu);
@@ -226,7 +281,7 @@ static bool send_away(struct sched_unit *unit, unsigned int cpu)
 	here = unit->res == get_sched_res(cpu);
 	if (here)
 		migrate_start(unit);
-	spin_unlock(lock);
+	unit_schedule_unlock_irq(lock, unit);
 	if (here)
 		migrate_finish(unit);
 	return unit->res != get_sched_res(cpu);
@@ -237,6 +292,7 @@ static void finish_leaving(void)
 {
 	struct sched_resource *res = get_sched_res(leaving);
 	struct cpupool *pool = res->pool;
+	spinlock_t *lock;
 	unsigned int i, n;
 	bool gone = true;
 
@@ -245,12 +301,23 @@ static void finish_leaving(void)
 			if (domains[i].domain.cpupool == pool)
 				gone &= send_away(domains[i].unit[n], leaving);
 	context_saved(leaving);
-	if (!gone || res->curr != res->idle)
+	lock = res->schedule_lock;
+	spin_lock_irq(lock);
+	for (i = 0; i < DOMAINS; i++)
+		for (n = 0; domains[i].there && n < domains[i].domain.max_vcpus; n++)
+			gone &= domains[i].unit[n]->res != res;
+	gone &= res->curr == res->idle && !res->prev;
+	if (gone) {
+		res->pool = NULL;
+		res->schedule_lock = &model_free_lock;
+		res->due_ns = 0;
+	}
+	spin_unlock_irq(lock);
+	if (!gone)
 		return;
-	res->pool = NULL;
-	res->schedule_lock = NULL;
-	res->due_ns = 0;
+	model_interrupts_off[model_context] = below(2);
 	pool->sched->deinit_pdata(pool->sched, NULL, leaving);
+	model_interrupts_off[model_context] = false;
 	pool->sched->free_udata(pool->sched, res->idle->priv);
 	res->idle->priv = NULL;
 	model_softirq[leaving] = false;
@@ -310,12 +377,12 @@ static void create_domain(unsigned int id)
 	d->domain.cpupool = &pools[pool];
 	d->domain.sched_priv = schedulers[pool].alloc_domdata(&schedulers[pool], &d->domain);
 	ASSERT((long)d->domain.sched_priv > 0 || (long)d->domain.sched_priv < -4095);
-	d->there = true;
 	for (i = 0; i < d->domain.max_vcpus; i++) {
 		d->unit[i] = new_unit(&d->domain, i, d->domain.sched_priv, &pools[pool]);
 		d->unit[i]->vcpu_list->pause_flags = below(2) ? PAUSED_BLOCKED : 0;
 		insert(d->unit[i]);
 	}
+	d->there = true;
 }
 
 /* Pauses all of a domain's vCPUs and lets those that run stop. */
@@ -351,6 +418,7 @@ static void destroy_domain(struct model_domain *d)
 	struct scheduler *ops = d->domain.cpupool->sched;
 	unsigned int i;
 
+	d->there = false;
 	stop_domain(d);
 	for (i = 0; i < d->domain.max_vcpus; i++) {
 		urgent(d->unit[i]->vcpu_list, false);
@@ -358,7 +426,6 @@ static void destroy_domain(struct model_domain *d)
 		free_unit(ops, d->unit[i]);
 	}
 	ops->free_domdata(ops, d->domain.sched_priv);
-	d->there = false;
 }
 
 static void move_domain(struct model_domain *d, struct cpupool *to)
@@ -373,6 +440,7 @@ static void move_domain(struct model_domain *d, struct cpupool *to)
 	new = to->sched->alloc_domdata(to->sched, &d->domain);
 	for (i = 0; i < d->domain.max_vcpus; i++)
 		units[i] = new_unit(&d->domain, i, new, to);
+	d->there = false;
 	stop_domain(d);
 	for (i = 0; i < d->domain.max_vcpus; i++) {
 		urgent(d->unit[i]->vcpu_list, false);
@@ -386,5 +454,6 @@ static void move_domain(struct model_domain *d, struct cpupool *to)
 		free_unit(ops, d->unit[i]);
 		d->unit[i] = units[i];
 	}
+	d->there = true;
 	ops->free_domdata(ops, old);
 }

@@ -36,7 +36,12 @@ static struct sched_unit idle_unit[NR_CPUS];
 static unsigned int domain_count, threads_per_core, cores_per_node, nodes_per_socket;
 static bool nodes_span; /* all is one node */
 static int leaving; /* pCPU on its way out of its pool, or -1 */
-static u64 seed, step, steps_total, choices;
+static spinlock_t model_free_lock = { .name = "another scheduler's" };
+static bool interleaves; /* something may come between */
+static bool asked_last_first; /* this host, at some time */
+static bool contended; /* this host: locks that are tried for are often not to be had */
+static unsigned int contention; /* so often, until the next step */
+static u64 seed, step, steps_total, choices, interleaved;
 
 static void model_failed(const char *what, const char *file, int line)
 {
@@ -82,6 +87,19 @@ static void check_allowed(struct host *h, const struct sched_unit *unit)
 	       engine_may_use(&h->engine, v->number, v->engine.ran_on));
 }
 
+/* Whether what its vCPUs may use is of now. */
+static bool knows_pool(const struct host_queue *q)
+{
+	cpumask_t usable;
+
+	return !usable_changed(q, &usable);
+}
+
+static bool is_put_off(const struct host_vcpu *v)
+{
+	return !list_empty(&v->in_put_off);
+}
+
 static void check_unit(struct host *h, struct sched_unit *unit)
 {
 	const struct host_vcpu *v = unit->priv;
@@ -94,19 +112,23 @@ static void check_unit(struct host *h, struct sched_unit *unit)
 	ASSERT(unit->res->pool && unit->res->pool->sched->sched_data == h);
 	ASSERT(ev->queue == c->engine.queue);
 	ASSERT(ev->queue == h->pcpu[h->number[vcpu->processor]].engine.queue);
-	ASSERT(c->engine.online || (ev->saving && ev->move_to != SY_NONE));
+	ASSERT(c->engine.online || ((ev->saving || is_put_off(v)) && ev->move_to != SY_NONE));
+	ASSERT(!v->stays && (!is_put_off(v) || queue_of(v)->later.active));
+	ASSERT(ev->saving || is_put_off(v) || !ev->unplaced);
+	ASSERT(unit->res->schedule_lock == &queue_of(v)->lock.lock);
 	ASSERT(!runs || (c->engine.current == v->number && unit->res->curr == unit && unit->is_running));
 	ASSERT(!runs || c->cpu == vcpu->processor);
 	ASSERT(runs || unit->res->curr != unit);
 	ASSERT(ev->saving == (!runs && unit->is_running));
 	ASSERT(!waits || ev->queued != ev->parked || (ev->saving && !ev->queued));
 	ASSERT(waits || !ev->queued);
-	ASSERT(ev->saving || runs || ev->move_to == SY_NONE);
+	ASSERT(ev->saving || runs || is_put_off(v) || ev->move_to == SY_NONE);
 	ASSERT(!waits || !ev->parked || v->timer.active || v->domain->timer.active || h->account.active);
 	ASSERT(!ev->state.timer_ns || v->timer.active || ev->state.timer_ns <= model_now);
-	ASSERT(v->met.gotten_ns + v->met.waited_ns <= model_now + 200);
+	/* Who is stolen may begin earlier than it was stopped, by what two clocks differ. */
+	ASSERT(v->met.gotten_ns + v->met.waited_ns <= model_now + 200 * (1 + v->met.switches));
 	ASSERT(waits || v->met.parked_ns <= v->met.waited_ns);
-	if (cpumask_equal(unit->domain->cpupool->res_valid, &h->valid))
+	if (knows_pool(queue_of(v)))
 		check_allowed(h, unit);
 	/* Who can run does or waits, unless the scheduler is told later; who cannot does not. */
 	ASSERT(!runs || unit_runnable(unit) || vcpu->sleeps || model_softirq[vcpu->processor]);
@@ -132,11 +154,15 @@ static void check_pcpu(struct host *h, const struct host_pcpu *c)
 	ASSERT(!c->engine.occupied || res->tasklet || model_softirq[c->cpu]);
 }
 
-/* Who asks its last pCPU first may be kept waiting by that one's ratelimit, as in Xen's credit2. */
+/* Who asks its last pCPU first, or did when it woke, may be kept waiting by that one's ratelimit, as in Xen's credit2. */
 static bool asks_idle_first(const struct host_queue *q)
 {
-	return q->engine.state.pcpus == 1 || policy.discipline != SY_CREDIT2 ||
-	       policy.parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST;
+	return q->engine.state.pcpus == 1 || !asked_last_first;
+}
+
+static void note_who_is_asked(void)
+{
+	asked_last_first |= policy.discipline == SY_CREDIT2 && policy.parameter[CREDIT2_WAKE] != CREDIT2_WAKE_IDLE_FIRST;
 }
 
 /* settled: nobody is on the way to anything. */
@@ -153,7 +179,7 @@ static u32 check_queue(struct host *h, const struct host_queue *q, bool settled)
 		last = v->engine.key;
 		for (pcpu = q->engine.first_pcpu; settled && pcpu < q->engine.end_pcpu; pcpu++)
 			ASSERT(!engine_is_idle(&h->engine, pcpu) || !asks_idle_first(q) ||
-			       !engine_may_use(&h->engine, v->number, pcpu));
+			       !engine_may_use(&h->engine, v->number, pcpu) || is_put_off(v));
 	}
 	ASSERT(count == q->engine.state.queued);
 	return count;
@@ -190,7 +216,6 @@ static void check_host(unsigned int pool, bool settled)
 
 	if (!h->begun)
 		return;
-	settled &= cpumask_equal(pools[pool].res_valid, &h->valid);
 	for (i = 0; i < domain_count; i++) {
 		for (n = 0; domains[i].there && n < domains[i].domain.max_vcpus; n++) {
 			if (domains[i].domain.cpupool == &pools[pool]) {
@@ -203,7 +228,7 @@ static void check_host(unsigned int pool, bool settled)
 	for (i = 0; i < h->engine.pcpus; i++)
 		check_pcpu(h, &h->pcpu[i]);
 	for (i = 0; i < h->engine.queues; i++)
-		queued -= check_queue(h, &h->queue[i], settled);
+		queued -= check_queue(h, &h->queue[i], settled && knows_pool(&h->queue[i]));
 	ASSERT(!queued);
 }
 
@@ -212,6 +237,7 @@ static void check_all(bool settled)
 	int urgent_count[NR_CPUS] = { 0 };
 	unsigned int i, n;
 
+	model_looks = true;
 	for (i = 0; i < POOLS; i++)
 		check_host(i, settled);
 	for (i = 0; i < domain_count; i++)
@@ -220,16 +246,20 @@ static void check_all(bool settled)
 				domains[i].unit[n]->vcpu_list->is_urgent;
 	for (i = 0; i < nr_cpu_ids; i++)
 		ASSERT(urgent_count[i] == model_sched_urgent_count[i]);
+	model_looks = false;
 }
 
 /* ---- What happens ---- */
 
 static void do_timers(void)
 {
+	unsigned int calls = 0, most = 1000 + 100 * (nr_cpu_ids + domain_count * DOMAIN_VCPUS);
 	struct list_head *here;
 	bool again = true;
 
 	while (again) {
+		/* No time passes meanwhile: timers that set each other for now would never end. */
+		ASSERT(calls++ < most);
 		again = false;
 		for (here = model_timers.next; here != &model_timers && !again; here = here->next) {
 			struct timer *timer = list_entry(here, struct timer, in_timers);
@@ -258,6 +288,8 @@ static void tell_delayed(bool all)
 				tell_sleep(unit);
 			if (unit->vcpu_list->wakes && (all || below(2)))
 				tell_wake(unit);
+			if (all || below(2))
+				migrate_finish(unit);
 		}
 	}
 }
@@ -268,6 +300,7 @@ static void settle(bool all)
 	unsigned int round, i;
 	bool more = true;
 
+	interleaves = !all;
 	for (round = 0; more && (all || round < 2); round++) {
 		unsigned int first = below(nr_cpu_ids);
 
@@ -281,9 +314,14 @@ static void settle(bool all)
 			if (model_softirq[cpu] && (all || below(2)))
 				schedule(cpu);
 		}
+		if (all) {
+			tell_delayed(true);
+			do_timers();
+		}
 		for (i = 0; i < nr_cpu_ids; i++)
 			more |= get_sched_res(i)->prev || model_softirq[i];
 	}
+	interleaves = true;
 }
 
 static void whatever_is_due(void)
@@ -337,6 +375,8 @@ static void happen_there(unsigned int cpu)
 	res = get_sched_res(cpu);
 	unit = res->curr;
 	model_cpu = cpu;
+	if (!is_free(unit->res->schedule_lock))
+		return;
 	if (is_idle_unit(unit)) {
 		model_softirq[cpu] |= res->pool && !below(4);
 		return;
@@ -344,9 +384,10 @@ static void happen_there(unsigned int cpu)
 	if (below(3)) {
 		unit->vcpu_list->pause_flags |= PAUSED_BLOCKED | (below(4) ? 0 : PAUSED_POLLING);
 	} else {
-		spin_lock(res->schedule_lock);
+		spinlock_t *lock = unit_schedule_lock_irq(unit);
+
 		scheduler_of(unit)->yield(scheduler_of(unit), unit);
-		spin_unlock(res->schedule_lock);
+		unit_schedule_unlock_irq(lock, unit);
 	}
 	model_softirq[cpu] = true;
 }
@@ -378,6 +419,102 @@ static void happen_to_domain(unsigned int id)
 		destroy_domain(&domains[id]);
 }
 
+/* dom0 writes a parameter, with its ends more often than not, or what is none. */
+static void write_leaf(void)
+{
+	struct hypfs_entry_leaf *leaf = model_leaves[below(model_leaf_count)];
+	const struct sy_parameter *parameter;
+	char text[64];
+	u64 value;
+
+	if (leaf->e.funcs != &parameter_funcs)
+		return;
+	parameter = parameter_leaf(&leaf->e)->parameter;
+	value = below(4) ? between(parameter->minimum, parameter->maximum) : below(2) ? 0 :
+											magnitude();
+	snprintf(text, sizeof(text), below(16) ? "%" PRIu64 : "x%" PRIu64, value);
+	if (!leaf->e.funcs->write(leaf, text, strlen(text) + 1))
+		ASSERT(value >= parameter->minimum && value <= parameter->maximum &&
+		       *parameter_leaf(&leaf->e)->value == value);
+	note_who_is_asked();
+}
+
+/* And reads what vCPUs got, which stops nobody from choosing. */
+static void read_statistics(void)
+{
+	const struct hypfs_funcs *leaf = &statistics_funcs;
+	const struct hypfs_entry *entry = leaf->enter(&statistics_leaf.e);
+	unsigned int size, lines = 0, i;
+	char *text;
+
+	ASSERT(!IS_ERR(entry));
+	size = leaf->getsize(entry);
+	text = malloc(size);
+	ASSERT(!leaf->read(entry, text) && strlen(text) == size - 1);
+	for (i = 0; i < size; i++)
+		lines += text[i] == '\n';
+	for (i = 0; i < domain_count; i++)
+		lines -= domains[i].there ? domains[i].domain.max_vcpus : 0;
+	ASSERT(lines == 1);
+	free(text);
+	leaf->exit(entry);
+}
+
+/* What else happens while a lock is given back, by pCPUs that need none of those that are held still. */
+static void come_between(void)
+{
+	unsigned int id = below(domain_count), cpu = below(nr_cpu_ids);
+	struct sched_unit *unit = domains[id].there ? domains[id].unit[below(domains[id].domain.max_vcpus)] : NULL;
+
+	switch (below(8)) {
+	case 0:
+		if (unit)
+			stop_later(unit, PAUSED_BY_ADMINISTRATOR);
+		break;
+	case 1 ... 3:
+		if (unit)
+			go_later(unit, PAUSED_BLOCKED | PAUSED_POLLING);
+		break;
+	case 4:
+		happen_there(cpu);
+		break;
+	case 5:
+		if (!model_held[MODEL_FIRST][MODEL_RANK_QUEUE])
+			do_timers();
+		break;
+	default:
+		if (model_softirq[cpu])
+			schedule(cpu);
+		else
+			context_saved(cpu);
+		break;
+	}
+}
+
+static void model_comes_between(void)
+{
+	unsigned int cpu = model_cpu;
+
+	/* Nobody but the caller needs a queue's lock to be given back, but a domain's. */
+	if (!interleaves || (model_last_held() > MODEL_RANK_QUEUE && model_last_held() < MODEL_RANKS) || below(16))
+		return;
+	interleaved++;
+	model_context = MODEL_BETWEEN;
+	model_interrupts_off[MODEL_BETWEEN] = false;
+	come_between();
+	ASSERT(model_last_held() == MODEL_RANKS);
+	model_context = MODEL_FIRST;
+	model_cpu = cpu;
+}
+
+static bool model_misses_lock(void)
+{
+	if (!contended || !contention || below(2))
+		return false;
+	contention--;
+	return true;
+}
+
 static void happen(void)
 {
 	unsigned int id = below(domain_count), cpu = below(nr_cpu_ids);
@@ -394,6 +531,9 @@ static void happen(void)
 		break;
 	case 3:
 		change_settings(&d->domain);
+		write_leaf();
+		if (!below(8))
+			read_statistics();
 		break;
 	case 4:
 		stop_later(unit, PAUSED_BY_ADMINISTRATOR);
@@ -448,6 +588,8 @@ static void draw_policy(void)
 	ASSERT(!model_scheduler->global_init() && !strcmp(policy_name, opt_policy));
 	if (below(2))
 		for_each_parameter(draw_value, NULL);
+	asked_last_first = false;
+	note_who_is_asked();
 }
 
 static void draw_topology(void)
@@ -502,7 +644,9 @@ static void begin_host_model(void)
 	for (i = 0; i < nr_cpu_ids; i++) {
 		idle_vcpu[i] = (struct vcpu){ .sched_unit = &idle_unit[i], .processor = i, .is_idle = true };
 		idle_unit[i] = (struct sched_unit){ .vcpu_list = &idle_vcpu[i], .res = get_sched_res(i) };
-		*get_sched_res(i) = (struct sched_resource){ .master_cpu = i, .curr = &idle_unit[i], .idle = &idle_unit[i] };
+		*get_sched_res(i) = (struct sched_resource){
+			.master_cpu = i, .schedule_lock = &model_free_lock, .curr = &idle_unit[i], .idle = &idle_unit[i]
+		};
 		model_cpu = 0;
 		if (!i || !some_come_later || below(2))
 			join_pool(i, &pools[0]);
@@ -510,6 +654,9 @@ static void begin_host_model(void)
 	domain_count = 1 + below(sy_clamp(nr_cpu_ids, 2, DOMAINS));
 	for (i = 0; i < domain_count; i++)
 		create_domain(i);
+	ASSERT(!model_hypfs_init());
+	contended = below(2);
+	interleaves = true;
 	if (cpumask_weight(&cpu_online_map) == nr_cpu_ids)
 		check_topology(host_of_pool(0));
 }
@@ -518,10 +665,17 @@ static void end_host_model(void)
 {
 	unsigned int i;
 
+	interleaves = contended = false;
+	for (i = 0; i < model_leaf_count; i++)
+		if (model_leaves[i]->e.funcs == &parameter_funcs)
+			xfree(model_leaves[i]);
+	model_leaf_count = 0;
+
 	for (i = 0; i < domain_count; i++)
 		if (domains[i].there)
 			destroy_domain(&domains[i]);
 	settle(true);
+	interleaves = false;
 	for (i = 0; i < nr_cpu_ids; i++) {
 		if (!get_sched_res(i)->pool)
 			continue;
@@ -551,6 +705,7 @@ static void run_host(u64 steps)
 		bool all = !below(4);
 
 		model_now += pause_ns();
+		contention = 16;
 		if (!below(4))
 			whatever_is_due();
 		happen();
@@ -579,6 +734,8 @@ int main(int argc, char **argv)
 		for (done = 0; done < steps; done += HOST_STEPS)
 			run_host(min((u64)HOST_STEPS, steps - done));
 	}
-	printf("model: %" PRIu64 " steps, %" PRIu64 " choices\n", steps_total, choices);
+	printf("model: %" PRIu64 " steps, %" PRIu64 " choices, %" PRIu64 " locks, %" PRIu64 " of %" PRIu64
+	       " tries missed, %" PRIu64 " interleaved\n",
+	       steps_total, choices, model_locks, model_misses, model_tries, interleaved);
 	return 0;
 }

@@ -30,8 +30,13 @@ static void model_failed(const char *what, const char *file, int line);
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define DIV_ROUND_UP(a, b) (((a) + (b)-1) / (b))
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 #define MICROSECS(us) ((s_time_t)(us)*1000)
 #define write_atomic(at, value) (*(at) = (value))
+#define ACCESS_ONCE(it) (*(volatile __typeof__(it) *)&(it))
+#define smp_wmb() ((void)0)
+#define __aligned(bytes) __attribute__((__aligned__(bytes)))
+#define SMP_CACHE_BYTES 128
 #define cf_check
 #define __init
 #define __initdata
@@ -49,13 +54,24 @@ static unsigned int nr_cpu_ids;
 /* ---- Memory and texts ---- */
 
 #define xzalloc(type) ((type *)calloc(1, sizeof(type)))
-#define xzalloc_array(type, count) ((type *)calloc((count), sizeof(type)))
+#define xmalloc_array(type, count) ((type *)malloc((count) * sizeof(type)))
+#define xzalloc_array(type, count) ((type *)model_zalloc((count) * sizeof(type), _Alignof(type)))
 #define xzalloc_flex_struct(type, member, count) \
 	((type *)calloc(1, sizeof(type) + (count) * sizeof(((type *)0)->member[0])))
+static inline void *model_zalloc(size_t size, size_t alignment)
+{
+	void *memory = aligned_alloc(alignment < 16 ? 16 : alignment, DIV_ROUND_UP(size, 128) * 128);
+
+	return memset(memory, 0, size);
+}
+
 #define ZERO_BLOCK_PTR ((void *)-1L)
 #define xfree(memory) free(memory)
 #define XFREE(memory) (free(memory), (memory) = NULL)
 #define ERR_PTR(error) ((void *)(long)(error))
+#define IS_ERR(pointer) ((unsigned long)(pointer) >= (unsigned long)-4095)
+#define CONFIG_HYPFS
+#define DOMID_FIRST_RESERVED 0x7ff0
 #define scnprintf(text, size, ...) ((int)min((size_t)snprintf(text, size, __VA_ARGS__), (size_t)(size)-1))
 #define safe_strcpy(to, from) snprintf(to, sizeof(to), "%s", from)
 #define strlcat(to, from, size) strncat(to, from, (size)-strlen(to) - 1)
@@ -72,6 +88,13 @@ struct list_head {
 #define list_for_each_entry(item, list, member) \
 	for ((item) = list_entry((list)->next, __typeof__(*(item)), member); &(item)->member != (list); \
 	     (item) = list_entry((item)->member.next, __typeof__(*(item)), member))
+
+#define list_first_entry(list, type, member) list_entry((list)->next, type, member)
+#define list_for_each_entry_safe(item, after, list, member) \
+	for ((item) = list_entry((list)->next, __typeof__(*(item)), member), \
+	    (after) = list_entry((item)->member.next, __typeof__(*(item)), member); \
+	     &(item)->member != (list); \
+	     (item) = (after), (after) = list_entry((item)->member.next, __typeof__(*(item)), member))
 
 static inline void INIT_LIST_HEAD(struct list_head *list)
 {
@@ -102,6 +125,23 @@ static inline void list_move(struct list_head *node, struct list_head *list)
 {
 	list_del(node);
 	list_add(node, list);
+}
+
+static inline void list_del_init(struct list_head *node)
+{
+	list_del(node);
+	INIT_LIST_HEAD(node);
+}
+
+static inline void list_splice_init(struct list_head *from, struct list_head *to)
+{
+	if (list_empty(from))
+		return;
+	from->next->prev = to;
+	from->prev->next = to->next;
+	to->next->prev = from->prev;
+	to->next = from->next;
+	INIT_LIST_HEAD(from);
 }
 
 /* ---- Trees, which nothing balances here ---- */
@@ -182,7 +222,7 @@ static inline void rb_erase(struct rb_node *node, struct rb_root *root)
 /* ---- Sets of pCPUs ---- */
 
 typedef struct {
-	u64 bits[NR_CPUS / 64];
+	unsigned long bits[NR_CPUS / 64];
 } cpumask_t;
 
 static inline bool cpumask_test_cpu(unsigned int cpu, const cpumask_t *set)
@@ -216,6 +256,7 @@ static inline unsigned int cpumask_next(int cpu, const cpumask_t *set)
 #define BITS_TO_LONGS(bits) DIV_ROUND_UP(bits, 64)
 #define cpumask_bits(set) ((set)->bits)
 #define cpumask_copy(to, from) (*(to) = *(from))
+#define cpumask_clear(set) ((void)memset(set, 0, sizeof(cpumask_t)))
 #define cpumask_equal(a, b) (!memcmp(a, b, sizeof(cpumask_t)))
 
 static inline void cpumask_and(cpumask_t *to, const cpumask_t *a, const cpumask_t *b)
@@ -259,33 +300,18 @@ static bool model_softirq[NR_CPUS];
 #define num_present_cpus() nr_cpu_ids
 #define atomic_inc(count) (++*(count))
 #define atomic_dec(count) (--*(count))
+#define set_bit(bit, set) ((void)((set)[(bit) / 64] |= 1ULL << (bit) % 64))
+#define clear_bit(bit, set) ((void)((set)[(bit) / 64] &= ~(1ULL << (bit) % 64)))
+#define test_bit(bit, set) ((bool)((set)[(bit) / 64] >> (bit) % 64 & 1))
+#define cpu_relax() ((void)0)
 #define SCHEDULE_SOFTIRQ 0
 #define cpu_raise_softirq(cpu, which) (model_softirq[cpu] = true)
 
-typedef struct {
-	bool held;
-} spinlock_t;
-
-#define DEFINE_SPINLOCK(name) spinlock_t name
-#define spin_lock_init(lock) ((lock)->held = false)
-
-static inline void spin_lock(spinlock_t *lock)
-{
-	ASSERT(!lock->held);
-	lock->held = true;
-}
-
-static inline void spin_unlock(spinlock_t *lock)
-{
-	ASSERT(lock->held);
-	lock->held = false;
-}
-
-#define spin_lock_irqsave(lock, flags) ((flags) = 0, spin_lock(lock))
-#define spin_unlock_irqrestore(lock, flags) ((void)(flags), spin_unlock(lock))
+#include "locks.h"
 
 struct timer {
 	s_time_t expires;
+	unsigned int cpu;
 	void (*function)(void *data);
 	void *data;
 	bool active;
@@ -299,6 +325,7 @@ static inline void init_timer(struct timer *timer, void (*function)(void *), voi
 	timer->function = function;
 	timer->data = data;
 	timer->active = false;
+	timer->cpu = cpu;
 	list_add_tail(&timer->in_timers, &model_timers);
 }
 
@@ -311,7 +338,11 @@ static inline void set_timer(struct timer *timer, s_time_t expires)
 #define stop_timer(timer) ((timer)->active = false)
 #define timer_is_active(timer) ((timer)->active)
 #define kill_timer(timer) list_del(&(timer)->in_timers)
-#define migrate_timer(timer, cpu) ASSERT((timer)->function && (cpu) < nr_cpu_ids)
+#define migrate_timer(timer, to) \
+	do { \
+		ASSERT((timer)->function && (to) < nr_cpu_ids); \
+		(timer)->cpu = (to); \
+	} while (0)
 
 /* ---- What Xen schedules ---- */
 
@@ -389,7 +420,6 @@ static struct sched_resource model_resource[NR_CPUS];
 #define is_idle_unit(unit) ((unit)->vcpu_list->is_idle)
 #define unit_runnable(unit) (!(unit)->vcpu_list->pause_flags)
 #define for_each_sched_unit_vcpu(unit, v) for ((v) = (unit)->vcpu_list; (v); (v) = NULL)
-#define unit_schedule_unlock_irq(lock, unit) spin_unlock(lock)
 
 static inline bool unit_runnable_state(const struct sched_unit *unit)
 {
@@ -405,8 +435,15 @@ static inline void sched_set_res(struct sched_unit *unit, struct sched_resource 
 
 static inline spinlock_t *unit_schedule_lock_irq(const struct sched_unit *unit)
 {
-	spin_lock(unit->res->schedule_lock);
+	spin_lock_irq(unit->res->schedule_lock);
 	return unit->res->schedule_lock;
+}
+
+/* Xen counts on this. */
+static inline void unit_schedule_unlock_irq(spinlock_t *lock, const struct sched_unit *unit)
+{
+	ASSERT(lock == unit->res->schedule_lock);
+	spin_unlock_irq(lock);
 }
 
 static inline const cpumask_t *sched_get_opt_cpumask(unsigned int gran, unsigned int cpu)
@@ -479,6 +516,8 @@ struct scheduler {
 	void (*dump_cpu_state)(const struct scheduler *, int);
 	void (*move_timers)(const struct scheduler *, struct sched_resource *);
 };
+
+#include "hypfs.h"
 
 #define REGISTER_SCHEDULER(it) static struct scheduler *const model_scheduler = &it
 

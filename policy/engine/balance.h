@@ -18,6 +18,19 @@ ENGINE_FN u64 engine_load(struct engine *e, u32 queue, u64 now)
 	return sy_load(host_policy(e), q, now) / sy_max(q->pcpus, 1);
 }
 
+/* The same of another queue than the own one; SY_FOREVER: it has no pCPU, or is not to be had. */
+ENGINE_CALL u64 engine_load_elsewhere(ENGINE, u32 own, u32 queue, u64 now)
+{
+	u64 load = SY_FOREVER;
+
+	if (!engine_reach(e, own, queue))
+		return load;
+	if (host_queue(e, queue)->state.pcpus)
+		load = engine_load(e, queue, now);
+	engine_let_go(e, own, queue);
+	return load;
+}
+
 /* Some pCPU of the queue that the vCPU may use, an idle one if there is one; or SY_NONE. */
 ENGINE_FN u32 engine_usable(struct engine *e, u32 vcpu, u32 queue)
 {
@@ -139,23 +152,17 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 		end = from + pcpus;
 	}
 	for (other = from; host_goes_on(e) && other < end; other++) {
-		u64 load;
-
 		/* One that is not to be had is left out, as in Xen's balance_load(). */
-		if (!engine_reach(e, queue, other))
-			continue;
-		if (host_queue(e, other)->state.pcpus) {
-			load = engine_load(e, other, now);
-			if (load > most_load) {
-				most_load = load;
-				most = other;
-			}
-			if (load < least_load) {
-				least_load = load;
-				least = other;
-			}
+		u64 load = engine_load_elsewhere(e, queue, other, now);
+
+		if (load > most_load && load != SY_FOREVER) {
+			most_load = load;
+			most = other;
 		}
-		engine_let_go(e, queue, other);
+		if (load < least_load) {
+			least_load = load;
+			least = other;
+		}
 	}
 	if (most != queue && engine_reach(e, queue, most)) {
 		bool moved = engine_move_best(e, most, queue, now);

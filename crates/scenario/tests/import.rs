@@ -572,7 +572,7 @@ fn settings_from_the_command_line() {
         ]
         .map(str::to_owned)
         .to_vec(),
-        own: None,
+        ..Options::default()
     };
     let text = "name = \"x\"\n[[domain]]\nname = \"a\"\n[[domain]]\nname = \"b\"\n[[domain.task]]\nworkload.busy = {}\n";
     let loaded = load_text("x.toml", text, &options).unwrap();

@@ -45,14 +45,11 @@ impl Ledger {
         &self.made
     }
 
-    /// Turns knobs; what became of each. What failed is as it was, as far as can be told.
+    /// Turns knobs; what of each failed. Then it is as it was, as far as can be told.
     ///
     /// # Errors
     /// The journal cannot be written: nothing was turned.
-    pub fn turn(
-        &mut self,
-        changes: Vec<Change>,
-    ) -> Result<Vec<(Change, Result<(), FailedChange>)>, StateError> {
+    pub fn turn(&mut self, changes: Vec<Change>) -> Result<Vec<Option<FailedChange>>, StateError> {
         if changes.is_empty() {
             return Ok(vec![]);
         }
@@ -71,7 +68,7 @@ impl Ledger {
                 Err(FailedChange::Knob(_)) => self.made.push(change.clone()),
                 Err(FailedChange::Meanwhile(_) | FailedChange::Stopped) => {}
             }
-            told.push((change, outcome));
+            told.push(outcome.err());
         }
         Ok(told)
     }

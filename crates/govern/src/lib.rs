@@ -121,8 +121,8 @@ impl From<Diagnostic> for GovernError {
 
 /// The host that is looked at.
 enum Looked {
-    Linux(LinuxSource),
-    Xen(XenSource),
+    Linux(Box<LinuxSource>),
+    Xen(Box<XenSource>),
 }
 
 impl Looked {
@@ -147,11 +147,11 @@ pub fn govern(
     let is_xen = XenSource::is_here(&host.proc);
     let policy = policy(order, is_xen)?;
     let mut looked = match is_xen {
-        true => Looked::Xen(XenSource::new(&host.proc)?),
+        true => Looked::Xen(Box::new(XenSource::new(&host.proc)?)),
         false => {
             let mut source = LinuxSource::new(&host.proc, &host.groups)?;
             source.set_states(false);
-            Looked::Linux(source)
+            Looked::Linux(Box::new(source))
         }
     };
     let first = looked.sample()?;
@@ -419,16 +419,15 @@ impl Steering<'_> {
                 continue;
             };
             let outcomes = ledger.turn(steps.iter().map(|step| step.change.clone()).collect())?;
-            for (step, (change, outcome)) in steps.into_iter().zip(outcomes) {
-                match outcome {
-                    Ok(()) => tell(Event::Turned(step)),
-                    Err(error) => {
-                        if let Some(known) = self.domains.get_mut(&id) {
-                            known.asked = None;
-                        }
-                        tell(Event::Left(change, error));
-                    }
+            for (step, failed) in steps.into_iter().zip(outcomes) {
+                let Some(error) = failed else {
+                    tell(Event::Turned(step));
+                    continue;
+                };
+                if let Some(known) = self.domains.get_mut(&id) {
+                    known.asked = None;
                 }
+                tell(Event::Left(step.change, error));
             }
         }
         Ok(())

@@ -678,7 +678,10 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
          costs = { context_switch = \"0 ns\", interrupt = \"0 ns\", vm_exit = \"0 ns\", cache_refill = \"0 ns\", \
          migration = \"0 ns\", socket_migration = \"0 ns\" }\n",
     );
-    for (id, process) in &recording.processes {
+    // Virtual machines are what is asked about.
+    let mut processes: Vec<_> = recording.processes.iter().collect();
+    processes.sort_by_key(|(_, process)| process.vcpus == 0);
+    for (id, process) in processes {
         let threads = process.times.len();
         let (name, gotten) = (comment(&process.name), percent(process.gotten_ns()));
         let vcpus = match of_kernel {

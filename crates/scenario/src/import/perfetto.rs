@@ -844,12 +844,12 @@ mod tests {
         let (single, compact, tree) = packets();
         let bytes = Trace { packet: vec![single, compact, tree] }.encode_to_vec();
         for end in 0..bytes.len() {
-            let cut = read(Path::new("x.pftrace"), Input::new(&bytes[..end]));
+            let cut = read(Path::new("x.pftrace"), Input::new(&bytes[..end]), None);
             assert!(cut.is_ok() || !cut.unwrap_err().to_string().is_empty());
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = bytes.clone();
                 changed[end] = value;
-                let _ = read(Path::new("x.pftrace"), Input::new(&changed[..]));
+                let _ = read(Path::new("x.pftrace"), Input::new(&changed[..]), None);
             }
         }
     }

@@ -48,7 +48,7 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
     /// Of a recording: what a description of its host says, a sentence each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub described: Vec<String>,
     /// Of a recording: how far replays are off, where it is known what scheduled the recorded host.
     #[serde(default, skip_serializing_if = "Option::is_none")]

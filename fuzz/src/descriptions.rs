@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use arbitrary::{Arbitrary, Unstructured};
-use steelyard_scenario::{Options, import_from, load_text};
+use steelyard_scenario::{HostDescription, Options, Source, import_from, load_text};
 
 use crate::values::{Number, Word};
 
@@ -39,6 +39,17 @@ pub fn xapi(bytes: &[u8]) {
         bytes,
     ];
     import("fuzz.txt", &settings.concat());
+}
+
+/// Any bytes as what `steelyard describe` writes: what can be read is written as the same, and can be imported.
+pub fn host(bytes: &[u8]) {
+    let text = [&b"steelyard_host = 1\n"[..], bytes].concat();
+    import("fuzz.host.toml", &text);
+    let Ok(text) = String::from_utf8(text) else { return };
+    let Ok(host) = HostDescription::parse(&Source::new("fuzz.host.toml", text)) else { return };
+    let written = host.text().expect("what was read can be written");
+    let again = HostDescription::parse(&Source::new("again.host.toml", written));
+    assert_eq!(again.expect("what was written can be read"), host);
 }
 
 /// A value: mostly one that fits.

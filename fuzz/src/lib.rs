@@ -43,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "libvirt", run: descriptions::libvirt, longest: 4096 },
     Target { name: "xapi", run: descriptions::xapi, longest: 2048 },
     Target { name: "xl", run: descriptions::xl, longest: 2048 },
+    Target { name: "host", run: descriptions::host, longest: 2048 },
     Target { name: "description", run: descriptions::pieces, longest: 512 },
     Target { name: "recording", run: recordings::perf, longest: 4096 },
     Target { name: "recording_lines", run: recordings::perf_lines, longest: 1024 },

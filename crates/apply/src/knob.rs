@@ -42,6 +42,8 @@ pub enum KnobError {
     NoSlices,
     /// A program that was asked.
     Program {
+        /// Whether there is no such program.
+        missing: bool,
         /// The program and its arguments.
         command: String,
         /// What it said.
@@ -57,7 +59,7 @@ impl fmt::Display for KnobError {
             KnobError::NoSlices => {
                 formatter.write_str("this kernel knows no slices of threads (Linux 6.12 does)")
             }
-            KnobError::Program { command, reason } => {
+            KnobError::Program { command, reason, .. } => {
                 write!(formatter, "`{}`: {}", told(command), told(reason))
             }
         }
@@ -65,6 +67,14 @@ impl fmt::Display for KnobError {
 }
 
 impl error::Error for KnobError {}
+
+impl KnobError {
+    /// Whether a program was to be asked that is not there.
+    #[must_use]
+    pub fn is_missing_program(&self) -> bool {
+        matches!(self, KnobError::Program { missing: true, .. })
+    }
+}
 
 impl Knob {
     /// Its value; none if whose it was is gone.

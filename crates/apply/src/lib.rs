@@ -11,6 +11,7 @@ mod error;
 mod group;
 mod journal;
 mod knob;
+mod ledger;
 mod libvirt;
 mod plan;
 mod program;
@@ -25,7 +26,10 @@ pub use change::{Change, Step, steps};
 pub use error::{ApplyError, FailedChange, StateError};
 pub use journal::{Journal, State};
 pub use knob::{Knob, KnobError};
+pub use ledger::Ledger;
 pub use plan::Plan;
+pub use program::run;
+pub use thread::usual_slice_ns;
 
 /// Where a host is looked at, and where its journal is.
 #[derive(Clone, Debug)]

@@ -264,7 +264,7 @@ fn virsh(arguments: &[&str], input: &str) -> Result<String, KnobError> {
 
 fn unclear(arguments: &[&str]) -> KnobError {
     let reason = "its answer is not understood".to_owned();
-    KnobError::Program { command: line("virsh", arguments), reason }
+    KnobError::Program { missing: false, command: line("virsh", arguments), reason }
 }
 
 #[cfg(test)]

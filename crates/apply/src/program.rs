@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Programs that are run for an answer: `virsh`, `xl`. They may hang, and may say anything.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -19,8 +19,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const REASON: usize = 500;
 
 /// What a program prints, if it says that all went well.
+///
+/// # Errors
+/// [`KnobError::Program`].
 pub fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String, KnobError> {
-    let failed = |reason: String| KnobError::Program { command: line(program, arguments), reason };
+    let missing = |missing: bool, reason: String| {
+        let command = line(program, arguments);
+        KnobError::Program { missing, command, reason }
+    };
+    let failed = |reason: String| missing(false, reason);
     let mut child = Command::new(program)
         .args(arguments)
         .env("LC_ALL", "C")
@@ -30,7 +37,7 @@ pub fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<Str
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| missing(error.kind() == ErrorKind::NotFound, error.to_string()))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let input = input.to_owned();
     // Who does not read it all says so by its exit code. Detached: a grandchild may keep them open for ever.

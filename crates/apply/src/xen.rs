@@ -165,5 +165,5 @@ impl Setting {
 
 fn unclear(arguments: &[&str]) -> KnobError {
     let reason = "its answer is not understood".to_owned();
-    KnobError::Program { command: line("xl", arguments), reason }
+    KnobError::Program { missing: false, command: line("xl", arguments), reason }
 }

@@ -119,9 +119,8 @@ impl Experiment {
                 })?;
                 let options = Options {
                     policies: vec![entry.policy.clone()],
-                    seeds: None,
                     set: entry.set.clone(),
-                    own: None,
+                    ..Options::default()
                 };
                 // An error in the scenario itself keeps its place there.
                 let loaded = load_text(&scenario.name, &scenario.text, &options).map_err(

@@ -14,8 +14,8 @@ use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
 use steelyard_policy::Policy;
 use steelyard_policy::ffi::sy_wants_packets;
+use steelyard_recording::Packets;
 
-use crate::packets::Packets;
 use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
 use crate::topology::{CPUS, Numbers, groups};

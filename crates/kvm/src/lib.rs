@@ -8,7 +8,6 @@ mod check;
 mod error;
 mod host;
 mod observer;
-mod packets;
 mod status;
 mod topology;
 

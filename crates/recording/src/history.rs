@@ -10,7 +10,7 @@ use steelyard_simulator::measure::Segment;
 use crate::events::UNIT_NS;
 use crate::snapshot::{Figures, OtherRun, Snapshot, State, Structure};
 use crate::tally::Tally;
-use crate::threads::{ThreadEvents, Wake};
+use crate::threads::{Placement, ThreadEvents, Wake};
 
 /// Who ran and who waited, from a time of 0 to the end. Nobody comes or goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,10 @@ pub struct History {
     pub others: Vec<OtherRun>,
     /// Who woke whom, in order.
     pub wakes: Vec<Wake>,
+    /// How threads are held all the time, as far as that is told.
+    pub placements: Vec<Placement>,
+    /// What else than the events told of it, a sentence each.
+    pub known: Vec<String>,
     /// The end.
     pub length_ns: u64,
 }
@@ -64,6 +68,8 @@ struct Player<'a> {
     segment: usize,
     other: usize,
     wake: usize,
+    /// Whether there was a look before.
+    looked: bool,
     /// Of each vCPU of each domain, which segments are its own, from the one that has not ended on;
     /// those that last at the end count on after the others.
     lives: Vec<Vec<VecDeque<usize>>>,
@@ -90,6 +96,7 @@ impl<'a> Player<'a> {
             segment: 0,
             other: 0,
             wake: 0,
+            looked: false,
             lives,
             busy_ns: vec![0; history.structure.host.pcpus as usize],
         }
@@ -143,6 +150,9 @@ impl<'a> Player<'a> {
         let idle = |(busy_ns, open_ns): (&u64, &u64)| {
             now_ns.saturating_sub(*busy_ns).saturating_sub(*open_ns)
         };
+        // That does not change.
+        let placements = if self.looked { vec![] } else { self.history.placements.clone() };
+        self.looked = true;
         Snapshot {
             structure: structure.clone(),
             time_ns: now_ns,
@@ -150,7 +160,7 @@ impl<'a> Player<'a> {
             vcpus: self.tally.figures(&open),
             segments: segments.to_vec(),
             others: others.to_vec(),
-            threads: ThreadEvents { wakes, placements: vec![] },
+            threads: ThreadEvents { wakes, placements },
             lost: 0,
         }
     }

@@ -6,6 +6,7 @@
 mod column;
 mod events;
 mod history;
+mod packets;
 pub mod qemu;
 mod recording;
 mod snapshot;
@@ -16,6 +17,7 @@ pub mod weight;
 mod xentrace;
 
 pub use history::{History, Open};
+pub use packets::Packets;
 pub use recording::{Ending, Recorder, Recording, RecordingError, looks_like, merged, read};
 pub use snapshot::{
     Domain, Figures, Host, OtherRun, PolicyState, Snapshot, State, Structure, Vcpu, Waits,

@@ -387,7 +387,8 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
     };
     let length_ns = segments.last()?.end_ns;
     let structure = Arc::new(Structure { host, domains });
-    Some(History { structure, segments, open: vec![], others, wakes: vec![], length_ns })
+    let (open, wakes, placements, known) = (vec![], vec![], vec![], vec![]);
+    Some(History { structure, segments, open, others, wakes, placements, known, length_ns })
 }
 
 #[cfg(test)]

@@ -127,6 +127,7 @@ fn remarks(comparison: &Comparison, summary: &Summary, style: Style) -> String {
     if let Some(error) = &comparison.replay_error {
         remarks.push(error.short());
     }
+    remarks.extend(comparison.described.iter().cloned());
     if !comparison.assumed.is_empty() {
         let subject = |sentence: &String| {
             let subject =

@@ -47,6 +47,9 @@ pub struct Comparison {
     /// Of a recording: what it does not say, and what is taken instead, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
+    /// Of a recording: what a description of its host says, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub described: Vec<String>,
     /// Of a recording: how far replays are off, where it is known what scheduled the recorded host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_error: Option<ReplayError>,
@@ -218,6 +221,7 @@ impl Comparison {
             domains: summaries(&setup.domains),
             policies,
             assumed: vec![],
+            described: vec![],
             replay_error: None,
             runs: vec![],
         }

@@ -95,6 +95,7 @@ fn comparison_table(out: &mut String, comparison: &Comparison, style: Style) {
     let replay = summary.replay.iter().take(MOST_SECTIONS).cloned().collect();
     for (title, lines) in [
         ("How far replays are off", replay),
+        ("Known: the host was described", comparison.described.clone()),
         ("Assumed: the recording does not say it", comparison.assumed.clone()),
         ("Never best (†)", faults),
         ("Known", known.collect()),

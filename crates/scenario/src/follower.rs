@@ -11,6 +11,9 @@ use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_recording::{Domain, History, Host, Structure, Vcpu, Wake, Who, qemu};
 use steelyard_simulator::measure::Segment;
 
+use crate::diagnostic::Diagnostic;
+use crate::host::HostDescription;
+use crate::known::{Known, Placements};
 use crate::priority::{
     self, LEAST_PERMILLE, MAX_THREADS, NICE_LEAST, NICE_USUAL, REST, rest_name, weight,
 };
@@ -223,8 +226,14 @@ impl Follower {
 
     /// The recording ends. `host` is what recorded it. A process is a domain; those that hardly ran, and are
     /// no virtual machines, are the rest of the host, one domain for threads that are equally urgent.
-    pub fn finish(self, host: &str, source: &str) -> Result<History, OverBudget> {
+    pub fn finish(
+        self,
+        host: &str,
+        source: &str,
+        description: Option<&HostDescription>,
+    ) -> Result<History, Diagnostic> {
         let length_ns = self.now_ns;
+        let known = description.map(Known::of);
         let mut open = vec![];
         let mut processes: BTreeMap<u32, Vec<Ran<'_>>> = BTreeMap::new();
         for (&tid, thread) in &self.threads {
@@ -240,13 +249,15 @@ impl Follower {
             if tid != IDLE && (thread.gotten_ns > 0 || pcpu.is_some()) {
                 // QEMU's helpers in the kernel are called after its process.
                 let helped = thread.name.strip_prefix("vhost-").and_then(|pid| pid.parse().ok());
-                let process = helped.or(thread.process).unwrap_or(tid);
+                let told = || known.as_ref().and_then(|known| known.process(tid, &thread.name));
+                let process = helped.or(thread.process).or_else(told).unwrap_or(tid);
                 let gotten_ns = thread.gotten_ns + open_ns;
                 let ran = Ran { tid, thread, gotten_ns };
                 processes.entry(process).or_default().push(ran);
             }
         }
-        within_number(processes.values().map(Vec::len).sum())?;
+        within_number(processes.values().map(Vec::len).sum())
+            .map_err(|over| Diagnostic::of_budget(host, over))?;
         let gotten_ns = |threads: &[Ran<'_>]| threads.iter().map(|ran| ran.gotten_ns).sum::<u64>();
         let busiest = processes.values().map(|threads| gotten_ns(threads)).max().unwrap_or(0);
         let least_ns = (length_ns / 1000 * LEAST_PERMILLE).min(busiest);
@@ -267,7 +278,10 @@ impl Follower {
             if threads.is_empty() {
                 continue;
             }
+            let described = known.as_ref().filter(|_| is_virtual_machine);
+            let described = described.and_then(|known| known.domain(pid));
             let name = match self.threads.get(&pid).map(|thread| &thread.name) {
+                _ if described.is_some() => described.map_or(String::new(), |it| it.name.clone()),
                 Some(name) if !name.is_empty() => name.clone(),
                 _ => format!("process-{pid}"),
             };
@@ -281,10 +295,11 @@ impl Follower {
                 next += 1;
             }
         }
-        let mut unseen = vec![
-            "Control groups, caps, pins: each thread competes for itself, anywhere.".to_owned(),
-        ];
-        if !self.prioritised {
+        let mut unseen = vec![];
+        if known.is_none() {
+            unseen.push(UNKNOWN.to_owned());
+        }
+        if !self.prioritised && known.is_none() {
             unseen.push("Niceness: 0 for all.".to_owned());
         }
         let all = domains.iter().flat_map(|(_, _, threads)| threads);
@@ -299,21 +314,41 @@ impl Follower {
         let wakes = self.caused(&open);
         let mut index_of = HashMap::new();
         let mut told = vec![];
+        let mut placements = Placements::default();
         for (index, (id, name, threads)) in (0..).zip(domains) {
+            let is_virtual_machine = threads.iter().any(|ran| ran.vcpu_number().is_some());
+            let described = known.as_ref().filter(|_| is_virtual_machine);
+            let described = described.and_then(|known| known.domain(id));
             index_of.extend((0..).zip(&threads).map(|(vcpu, ran)| (ran.tid, (index, vcpu))));
             let vcpu = |ran: &Ran<'_>| Vcpu { id: ran.tid.into(), name: ran.thread.name.clone() };
+            for (vcpu, ran) in (0..).zip(&threads) {
+                let Some(known) = &known else { break };
+                // Threads of many processes are the rest of the host.
+                let pid = if id < REST { id } else { ran.thread.process.unwrap_or(ran.tid) };
+                let thread = (ran.tid, ran.thread.name.as_str(), ran.gotten_ns);
+                let priority = ran.thread.priority;
+                known.place(&mut placements, Who::Vcpu(index, vcpu), thread, pid, priority);
+            }
             told.push(Domain {
                 id: id.into(),
                 name,
-                weight: weight(prevailing(&threads)),
-                ungrouped: true,
-                cap_percent: 0,
+                weight: described
+                    .and_then(|it| it.weight)
+                    .unwrap_or_else(|| weight(prevailing(&threads))),
+                ungrouped: described.is_none_or(|it| it.ungrouped),
+                cap_percent: described.and_then(|it| it.cap_percent).unwrap_or(0),
                 vcpus: threads.iter().map(vcpu).collect(),
             });
         }
+        let mut told_of = vec![];
+        if let Some(known) = &known {
+            let (of_description, not_told) = known.told(host, &placements, length_ns)?;
+            told_of = of_description;
+            unseen.extend(not_told);
+        }
         let host = Host {
             name: host.to_owned(),
-            source: source.to_owned(),
+            source: known.as_ref().map_or(source.to_owned(), |known| known.source(source)),
             pcpus: self.cpus.len() as u32,
             began_unix_ns: None,
             unseen,
@@ -336,10 +371,16 @@ impl Follower {
             open: open.into_iter().filter_map(placed).collect(),
             others: vec![],
             wakes: wakes.iter().filter_map(named).collect(),
+            placements: placements.all,
+            known: told_of,
             length_ns,
         })
     }
 }
+
+/// What nothing but the description of a host tells.
+const UNKNOWN: &str = "Control groups, caps, pins: each thread competes for itself, anywhere \
+                       (`steelyard describe` on the host tells).";
 
 /// A thread that ran.
 struct Ran<'a> {

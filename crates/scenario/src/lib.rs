@@ -9,7 +9,9 @@ mod document;
 mod file;
 mod follower;
 mod groups;
+mod host;
 mod import;
+mod known;
 mod load;
 mod priority;
 mod recording;
@@ -19,8 +21,10 @@ mod wakers;
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
 pub use document::{locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
+pub use host::{ControlGroup, DescribedDomain, HostDescription, Machine, Thread, beside};
 pub use import::{import, import_from, is_recording, open_recording, recording_error, snapshots};
 pub use load::{
     LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, OwnScheduler, load, load_text,
     policy,
 };
+pub use priority::weight_of_niceness;

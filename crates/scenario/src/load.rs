@@ -17,7 +17,7 @@ use steelyard_simulator::workload::Workload;
 use crate::diagnostic::{Diagnostic, Source, did_you_mean, open};
 use crate::document::{self, Setting};
 use crate::file::{PolicyEntry, Scenario};
-use crate::import;
+use crate::import::{self, Aside};
 use crate::recording::Recording;
 
 /// What a command line asks for beside the file.
@@ -30,6 +30,8 @@ pub struct Options {
     /// Changes (`--set`), each KEY=VALUE. A key that begins with the name of a discipline sets a
     /// parameter of all its policies, any other a setting of the scenario.
     pub set: Vec<String>,
+    /// What describes the recorded host (`--host`), instead of the file of that name beside the recording.
+    pub host: Option<PathBuf>,
     /// What scheduled a recorded host (`--own`), instead of what the recording tells or lets assume.
     pub own: Option<String>,
 }
@@ -71,6 +73,8 @@ pub struct Loaded {
     pub recorded: Option<Run>,
     /// Of a recording: which of the policies scheduled the recorded host.
     pub own: Option<OwnScheduler>,
+    /// What a description of the recorded host says, a sentence each.
+    pub known: Vec<String>,
     /// What the recording does not say, and what is taken instead, a sentence each.
     pub assumed: Vec<String>,
     /// Recordings that were read for it, beside the file itself.
@@ -93,7 +97,8 @@ const MAX_DOMAIN_BYTES: usize = 128 << 20;
 /// What cannot be read or simulated, and where it stands.
 pub fn load(path: &Path, options: &Options) -> Result<Loaded, Diagnostic> {
     let mut recordings = Recordings::default();
-    let text = import::scenario(path, open(path)?, &mut recordings)?;
+    let aside = Aside::of(options.host.as_deref());
+    let text = import::scenario(path, open(path)?, &mut recordings, aside)?;
     let source = Source::new(path.display().to_string(), text);
     load_scenario(&source, path.parent(), options, &mut recordings)
 }
@@ -153,7 +158,8 @@ fn load_scenario(
             let recording = match recordings.get(&file) {
                 Some(recording) => recording.clone(),
                 None => {
-                    let recording = Arc::new(import::recording(&file)?);
+                    let recording =
+                        Arc::new(import::recording(&file, Aside::of(options.host.as_deref()))?);
                     recordings.insert(file, recording.clone());
                     recording
                 }
@@ -179,6 +185,11 @@ fn load_scenario(
         place(&path, problem)
     })?;
 
+    if let (Some(host), true) = (&options.host, recordings.is_empty()) {
+        let message = "no recording is read that this description of a host could be of";
+        return Err(Diagnostic::of_file(host.display().to_string(), message)
+            .with_help("leave `--host` out"));
+    }
     let mut files: Vec<_> = recordings.values().collect();
     let recording = files.pop().filter(|_| files.is_empty());
     let recorded = recording.and_then(|recording| recording.measure(&setup));
@@ -205,6 +216,7 @@ fn load_scenario(
         setup,
         policies,
         own,
+        known: recording.map_or(vec![], |recording| recording.known.clone()),
         assumed: recording.map_or(vec![], |recording| recording.assumed.clone()),
         recorded,
         recordings: recordings.keys().cloned().collect(),

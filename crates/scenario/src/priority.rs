@@ -22,6 +22,12 @@ pub const NICE_WEIGHTS: [u32; 40] = [
     70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
+/// The weight of a thread, or of a session, of this niceness, 256 being the usual one.
+#[must_use]
+pub fn weight_of_niceness(nice: i32) -> u32 {
+    weight(NICE_USUAL.saturating_add_signed(nice))
+}
+
 /// The weight of such a thread, 256 being the usual one. Real-time ones have the greatest: fair knows no more.
 pub fn weight(priority: u32) -> u32 {
     let index = priority.clamp(NICE_LEAST, NICE_MOST) - NICE_LEAST;

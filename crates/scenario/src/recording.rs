@@ -41,6 +41,8 @@ pub(crate) struct Recording {
     pub skipped: u64,
     /// What recorded it.
     pub source: String,
+    /// What a description of the recorded host says, a sentence each.
+    pub known: Vec<String>,
     /// What it does not say, and what is taken instead, a sentence each.
     pub assumed: Vec<String>,
     scheduling_events: SchedulingEvents,
@@ -83,10 +85,12 @@ impl Recording {
     ) -> Result<Recording, OverBudget> {
         let mut digest = Digest::default();
         digest.set_structure(&history.structure)?;
+        digest.place(history.placements.clone());
         digest.add(&history.segments, &history.others, &history.wakes);
         digest.within_budget()?;
         let mut recording = digest.finish(&history.open, 0, history.length_ns, is_vcpu);
         recording.skipped = skipped;
+        recording.known.clone_from(&history.known);
         Ok(recording)
     }
 
@@ -94,10 +98,19 @@ impl Recording {
     pub fn own_scheduler(&self) -> Option<(Policy, bool)> {
         let (name, assumed) = match self.source.split_once(' ') {
             Some(("simulation", of)) => (of.strip_prefix("of ")?, false),
-            Some(("Linux", release)) => {
-                // 6.6 replaced CFS by EEVDF.
-                let eevdf = version(release) >= (6, 6);
-                (if eevdf { "fair@eevdf" } else { "fair@cfs" }, false)
+            Some(("Linux", release)) => (of_linux(release), false),
+            // As the description of the host tells.
+            Some(("perf" | "Perfetto", of)) => (of_linux(of.strip_prefix("of Linux ")?), false),
+            Some(("xentrace", of)) => {
+                let (release, scheduler) = of.strip_prefix("of Xen ")?.rsplit_once(' ')?;
+                let policy = match (scheduler, version(release) >= (4, 12)) {
+                    ("credit2", true) => "credit2@xen-4.20",
+                    ("credit2", false) => "credit2@xen-4.5",
+                    ("credit", true) => "credit@xen-4.20",
+                    ("credit", false) => "credit@xen-4.5",
+                    _ => return None,
+                };
+                (policy, false)
             }
             // It says which policy of this project's it runs, and no other scheduler's name.
             Some(("Xen", release)) => match release.split_once(", ") {
@@ -191,6 +204,11 @@ impl Recording {
             unhonoured: vec![],
         }
     }
+}
+
+/// 6.6 replaced CFS by EEVDF.
+fn of_linux(release: &str) -> &'static str {
+    if version(release) >= (6, 6) { "fair@eevdf" } else { "fair@cfs" }
 }
 
 /// "6.18.44-cloud": (6, 18).
@@ -557,6 +575,7 @@ impl Digest {
             pcpus: pcpus.collect(),
             processes,
             skipped: 0,
+            known: vec![],
             source: self.all.host.source,
             assumed,
             scheduling_events: SchedulingEvents {
@@ -636,16 +655,20 @@ impl Digest {
             other.member(&figures, elapsed_ns)
         });
         let groups = Groups::of(of_domains.flatten().chain(of_others));
+        let of_xen = self.all.host.source.starts_with("xentrace");
         for (index, id) in ids() {
             let Some(process) = processes.get_mut(&id) else { continue };
             let vcpus = vcpus(index, process);
             if vcpus.is_empty() {
                 continue;
             }
-            let held = groups.of_domain(index, &vcpus);
             let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
-            process.weight = held.weight.round() as u32;
-            process.ungrouped = held.ungrouped;
+            // Xen knows no groups: its domains have their own weights.
+            if !of_xen {
+                let held = groups.of_domain(index, &vcpus);
+                process.weight = held.weight.round() as u32;
+                process.ungrouped = held.ungrouped;
+            }
             process.pins = (0..process.times.len() as u32).map(pin).collect();
         }
         groups
@@ -722,7 +745,9 @@ impl Threads {
 
 /// What recordings from there never say, whether they tell how threads are held or not.
 fn never_told(source: &str, held: bool) -> Option<&'static str> {
-    if held {
+    if source.starts_with("xentrace of ") {
+        Some("Where vCPUs had better run, and CPU pools: there is none.")
+    } else if held {
         Some(
             "Of groups within groups, or of several VMs, each has by its weight what its sleep and that of the others \
              leave it on average; caps of other groups, real-time threads before all others: there are none.",

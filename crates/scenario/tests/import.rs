@@ -258,7 +258,8 @@ fn a_recording_by_hand() {
     let run = loaded.recorded.unwrap();
     assert_eq!((run.elapsed_ns, run.policy.as_str()), (12_000_000, "recorded"));
     let names: Vec<_> = run.domains.iter().map(|domain| domain.name.as_str()).collect();
-    assert_eq!(names, ["rcu_sched", "qemu-vm", "od: [2] d", "x: y pid=3"]);
+    // Virtual machines first.
+    assert_eq!(names, ["qemu-vm", "rcu_sched", "od: [2] d", "x: y pid=3"]);
     // CPU 2 was idle until 10.6 ms.
     assert_eq!(run.pcpus[2].idle_ns, 10_600_000);
     let ms = |measure: &VcpuMeasure| {
@@ -267,19 +268,19 @@ fn a_recording_by_hand() {
     };
     // The vCPU comes first, then the emulator's thread, which was first seen when it left CPU 1 to
     // idle: whatever it ran before is not known.
-    assert_eq!(ms(&run.domains[1].vcpus[0]), [5.0, 4.0, 3.0]);
-    let Workload::Replay(replay) = &loaded.setup.domains[1].task[0].workload else { panic!() };
+    assert_eq!(ms(&run.domains[0].vcpus[0]), [5.0, 4.0, 3.0]);
+    let Workload::Replay(replay) = &loaded.setup.domains[0].task[0].workload else { panic!() };
     let bursts = vec![
         Burst { run_ns: 2_000_000, sleep_ns: 3_000_000 },
         Burst { run_ns: 3_000_000, sleep_ns: 0 },
     ];
     assert_eq!(*replay.threads[0], ReplayThread { bursts, ..ReplayThread::default() });
-    let waits = &run.domains[1].vcpus[0].time.waits;
+    let waits = &run.domains[0].vcpus[0].time.waits;
     let worst = waits.worst.as_ref().unwrap();
     assert_eq!((worst.start_ns, worst.length_ns), (6_000_000, 4_000_000));
     let ran: Vec<_> = worst.ran.iter().map(|ran| (ran.domain.as_str(), ran.ran_ns)).collect();
     assert_eq!(ran, [("x: y pid=3", 4_000_000)]);
-    assert_eq!(run.domains[1].vcpus[0].time.preemptions, 1);
+    assert_eq!(run.domains[0].vcpus[0].time.preemptions, 1);
 }
 
 fn shipped() -> PathBuf {
@@ -572,7 +573,7 @@ fn settings_from_the_command_line() {
         ]
         .map(str::to_owned)
         .to_vec(),
-        own: None,
+        ..Options::default()
     };
     let text = "name = \"x\"\n[[domain]]\nname = \"a\"\n[[domain]]\nname = \"b\"\n[[domain.task]]\nworkload.busy = {}\n";
     let loaded = load_text("x.toml", text, &options).unwrap();

@@ -40,7 +40,7 @@ pub fn apply(arguments: &Apply, interrupt: &Interrupt) -> Result<(), Failure> {
 }
 
 /// What is done, in words, and the command.
-fn described(Step { about, change }: &Step) -> String {
+pub fn described(Step { about, change }: &Step) -> String {
     let command = change.knob.command(&change.new);
     match change.old == change.new {
         true => format!("# {}: {about}: is so already\n", change.domain),
@@ -85,7 +85,7 @@ pub fn undo(arguments: &Undo, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-fn host(PlannedHost { proc, groups, run, state }: &PlannedHost) -> Host {
+pub fn host(PlannedHost { proc, groups, run, state }: &PlannedHost) -> Host {
     let (proc, groups, run, state) = (proc.clone(), groups.clone(), run.clone(), state.clone());
     Host { proc, groups, run, state }
 }

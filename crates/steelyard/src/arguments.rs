@@ -96,7 +96,7 @@ pub enum Command {
     ))]
     Import {
         /// Recording (of `steelyard record`, `perf script` text), libvirt domain XML, xl.cfg, what `xe vm-list
-        /// params=all` prints, or a directory of descriptions.
+        /// params=all` prints or `steelyard describe` writes, or a directory of descriptions.
         #[arg(value_hint = ValueHint::AnyPath)]
         file: PathBuf,
         /// File to write instead of standard output; replaced if it is there, unless it is read.
@@ -109,6 +109,8 @@ pub enum Command {
         #[command(subcommand)]
         command: crate::kvm::Command,
     },
+    Govern(Govern),
+    Describe(Describe),
     Top(Top),
     Record(Record),
     /// Turn a recording of any kind into a trace that Perfetto opens, or into one of `steelyard record`.
@@ -126,6 +128,9 @@ pub enum Command {
         /// Frequency of the time stamp counter, for a file of `xentrace` that does not tell it.
         #[arg(long, value_name = "HZ")]
         tsc_hz: Option<NonZeroU64>,
+        /// What `steelyard describe` wrote of the recorded host; without it what is beside the recording.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        host: Option<PathBuf>,
         /// File to write, or `-` for standard output; replaced if it is there, unless it is read.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: PathBuf,
@@ -203,6 +208,11 @@ pub struct Simulated {
     /// Number of seeds to run everything with, instead of that of the input.
     #[arg(short, long, value_name = "N", value_parser = seeds())]
     pub seeds: Option<NonZeroU32>,
+    /// What `steelyard describe` wrote of a recorded host, for recordings of perf, Perfetto and xentrace.
+    ///
+    /// Without it that is looked for beside the recording: of night.perf.txt in night.host.toml.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub host: Option<PathBuf>,
     /// Change a setting; may be given several times.
     ///
     /// A key that begins with a discipline or governor is a parameter of it
@@ -516,6 +526,90 @@ pub struct Export {
     /// Print the thresholds of top.toml as alerting rules for Prometheus, and end.
     #[arg(long, conflicts_with = "listen")]
     pub rules: bool,
+}
+
+/// Let a governor steer this host's VMs, within limits, until Ctrl-C; then all is as it was.
+///
+/// load-weight gives each VM a weight that follows its workload; app-slice a short slice to who both computes and answers
+/// packets. Each interval they are told what every VM used, and what they want is set as `apply` sets it, and printed.
+/// The host's own scheduler stays. After a crash `undo` takes all back. docs/govern.md has parameters and a service.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "steelyard govern load-weight --dry-run --length 1min    what it would do"
+    "sudo steelyard govern load-weight --set workload=demand"
+    "sudo steelyard govern load-weight --least-weight 128 --most-weight 512"
+    "sudo steelyard govern app-slice --changes-per-minute 6"
+))]
+pub struct Govern {
+    /// The governor.
+    #[arg(value_parser = ["load-weight", "app-slice"])]
+    pub governor: String,
+    /// Change a parameter of it (`steelyard policies load-weight`); may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// No VM gets less weight; 256 is the usual one.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 64, value_parser = weight())]
+    pub least_weight: u32,
+    /// No VM gets more weight.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 1024, value_parser = weight())]
+    pub most_weight: u32,
+    /// No VM gets a shorter slice; 0.1 to 100 ms.
+    #[arg(long, value_name = "TIME", default_value = "500us", value_parser = slice)]
+    pub least_slice: Nanoseconds,
+    /// So many VMs at most are changed within any minute.
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=6000))]
+    pub changes_per_minute: u32,
+    /// Print what it would do, and change nothing.
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// End after this time, such as 10min.
+    #[arg(short, long, value_name = "TIME")]
+    pub length: Option<Nanoseconds>,
+    #[command(flatten)]
+    pub host: PlannedHost,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, such as workload=demand")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn weight() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(limits::WEIGHT.least as i64..=limits::WEIGHT.most as i64)
+}
+
+fn slice(text: &str) -> Result<Nanoseconds, String> {
+    match text.parse()? {
+        Nanoseconds(100_000..=100_000_000) => text.parse(),
+        _ => Err("0.1 to 100 ms".to_owned()),
+    }
+}
+
+/// Describe this host for a recording of it: who is there, how each is held, what schedules.
+///
+/// A recording of perf, Perfetto or xentrace does not tell names of virtual machines, control groups, weights, caps and
+/// pins. `compare`, `advise`, `tune` and `convert` find what this writes beside the recording: night.host.toml for
+/// night.perf.txt. Describe the host while you record it. By itself it is a scenario to `import`. Of command lines only
+/// names are taken. As root it sees all; in Xen's dom0 it asks `xl`. docs/describe.md has the form.
+#[derive(Args, Debug)]
+#[command(after_help = examples!(
+    "sudo steelyard describe -o night.host.toml"
+    "steelyard compare night.perf.txt               finds night.host.toml by itself"
+    "steelyard import night.host.toml -o host.toml  the host as a scenario"
+))]
+pub struct Describe {
+    /// File to write instead of standard output; replaced if it is there.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Another /proc.
+    #[arg(long, value_name = "DIR", default_value = "/proc", hide = true)]
+    pub proc: PathBuf,
+    /// Another /sys/fs/cgroup.
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup", hide = true)]
+    pub groups: PathBuf,
+    /// Another /sys.
+    #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
+    pub sys: PathBuf,
 }
 
 /// The host that a plan is for: this one.

@@ -34,8 +34,9 @@ pub fn wanted(arguments: &Compare) -> Result<Option<(&Path, &Path)>, Failure> {
 
 pub fn run((before, after): (&Path, &Path), arguments: &Compare) -> Result<(), Failure> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let first = read(before)?;
-    let second = read(after)?;
+    let host = arguments.simulated.host.as_deref();
+    let first = read(before, host)?;
+    let second = read(after, host)?;
     let change = Change::between((&name(before), &first), (&name(after), &second));
     if arguments.json {
         let text = serde_json::to_string(&change);
@@ -47,10 +48,10 @@ pub fn run((before, after): (&Path, &Path), arguments: &Compare) -> Result<(), F
     terminal::print(&change_table(&change, arguments.all, style))
 }
 
-fn read(path: &Path) -> Result<Windows, Failure> {
+fn read(path: &Path, host: Option<&Path>) -> Result<Windows, Failure> {
     let mut windows = Windows::default();
     let mut added = Ok(());
-    snapshots(path, None, |snapshot| {
+    snapshots(path, None, host, |snapshot| {
         added = windows.add(&snapshot);
         added.is_ok()
     })?;

@@ -24,6 +24,7 @@ use crate::arguments::{Compare, MOST_THREADS};
 use crate::change;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::simulate::options;
 use crate::terminal;
 
 /// Seeds are numbered from here.
@@ -36,12 +37,7 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     let out = arguments.out.as_ref();
     let out = out.map(|out| Output::directory(out, &COMPARISON_FILES, &arguments.inputs));
     let out = out.transpose()?;
-    let options = Options {
-        policies: arguments.policies.clone(),
-        seeds: arguments.simulated.seeds.map(u32::from),
-        set: arguments.simulated.set.clone(),
-        own: arguments.simulated.own.clone(),
-    };
+    let options = Options { policies: arguments.policies.clone(), ..options(&arguments.simulated) };
     let inputs: Vec<_> =
         arguments.inputs.iter().map(|path| load(path, &options)).collect::<Result<_, _>>()?;
     let own = arguments.simulated.own.as_deref();
@@ -259,6 +255,7 @@ fn results(paths: &[PathBuf], inputs: &[Loaded], runs: Vec<Run>) -> Results {
         let count = input.policies.len() * input.seeds as usize;
         comparison.runs.extend(recorded.cloned().chain(runs.by_ref().take(count)));
         comparison.assumed.clone_from(&input.assumed);
+        comparison.described.clone_from(&input.known);
         comparison.replay_error = input
             .own
             .as_ref()

@@ -7,8 +7,10 @@ mod apply;
 mod arguments;
 mod change;
 mod compare;
+mod describe;
 mod export;
 mod failure;
+mod govern;
 mod import;
 mod interrupt;
 #[cfg(feature = "kvm")]
@@ -58,13 +60,15 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
         #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
+        Command::Describe(arguments) => describe::run(arguments, &interrupt),
         Command::Apply(arguments) => apply::apply(arguments, &interrupt),
+        Command::Govern(arguments) => govern::run(arguments, &interrupt),
         Command::Undo(arguments) => apply::undo(arguments, &interrupt),
         Command::Tune(arguments) => tune::run(arguments, &interrupt),
         Command::Top(arguments) => monitor::top(arguments, &interrupt),
         Command::Record(arguments) => monitor::record(arguments, &interrupt),
-        Command::Convert { file, tsc_hz, output } => {
-            monitor::convert(file, *tsc_hz, output, &interrupt)
+        Command::Convert { file, tsc_hz, host, output } => {
+            monitor::convert(file, *tsc_hz, host.as_deref(), output, &interrupt)
         }
         Command::Export(arguments) => export::run(arguments, &interrupt),
         Command::Schema => terminal::print(&steelyard_scenario::schema()),

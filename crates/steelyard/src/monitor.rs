@@ -163,17 +163,19 @@ pub fn record(arguments: &Record, interrupt: &Interrupt) -> Result<(), Failure> 
 pub fn convert(
     file: &Path,
     tsc_hz: Option<NonZeroU64>,
+    host: Option<&Path>,
     output: &Path,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let recorded = output.extension().is_some_and(|extension| extension == "steelyard");
-    let output = Output::file(output, &[file.to_owned()])?;
+    let inputs: Vec<_> = [file].into_iter().chain(host).map(Path::to_owned).collect();
+    let output = Output::file(output, &inputs)?;
     let mut read = Ok(Ending::Complete);
     let content = |writer: &mut dyn Write| {
         let mut result = Ok(());
         if recorded {
             let mut recorder = Recorder::new(writer);
-            read = steelyard_scenario::snapshots(file, tsc_hz, |snapshot| {
+            read = steelyard_scenario::snapshots(file, tsc_hz, host, |snapshot| {
                 result = recorder.record(&snapshot);
                 result.is_ok()
             });
@@ -181,7 +183,7 @@ pub fn convert(
             recorder.finish()?;
         } else {
             let mut trace = PerfettoTrace::new(writer)?;
-            read = steelyard_scenario::snapshots(file, tsc_hz, |snapshot| {
+            read = steelyard_scenario::snapshots(file, tsc_hz, host, |snapshot| {
                 result = trace.add(snapshot);
                 result.is_ok()
             });
@@ -289,7 +291,7 @@ fn of_other(path: &Path) -> Result<Recording<BufReader<File>>, Failure> {
     let (recorded, file) = scratch().map_err(failed)?;
     let mut recorder = Recorder::new(recorded);
     let mut recorded = Ok(());
-    let ending = steelyard_scenario::snapshots(path, None, |snapshot| {
+    let ending = steelyard_scenario::snapshots(path, None, None, |snapshot| {
         recorded = recorder.record(&snapshot);
         recorded.is_ok()
     })?;

@@ -22,6 +22,7 @@ pub fn options(simulated: &Simulated) -> Options {
         seeds: simulated.seeds.map(u32::from),
         set: simulated.set.clone(),
         own: simulated.own.clone(),
+        host: simulated.host.clone(),
     }
 }
 

@@ -163,6 +163,12 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
                     @for line in summary.replay.iter().take(MOST_GROUPS) { li { (line) } }
                 }
             }
+            @if !comparison.described.is_empty() {
+                h3 { "Known: the host was described" }
+                ul .verdicts .described {
+                    @for line in &comparison.described { li { (line) } }
+                }
+            }
             @if !comparison.assumed.is_empty() {
                 h3 { "Assumed: the recording does not say it" }
                 ul .verdicts .assumed {

@@ -83,6 +83,7 @@ pub fn comparison(name: &str) -> Comparison {
             .collect(),
         policies,
         assumed: vec![],
+        described: vec![],
         replay_error: None,
         runs,
     }

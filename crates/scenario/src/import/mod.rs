@@ -5,6 +5,7 @@
 //! To add one: a module here, a variant of [`Format`] with how to recognise it, an arm in
 //! [`scenario`].
 
+mod host;
 mod libvirt;
 mod perf;
 mod perfetto;
@@ -31,13 +32,15 @@ use steelyard_simulator::units::{CpuSet, MAX_PCPU, Nanoseconds};
 use toml_edit::Value;
 
 use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
+use crate::host::{self as description, HostDescription, beside};
 use crate::import::pins::Pins;
+use crate::known::KnownXen;
 use crate::load::Recordings;
 use crate::recording::{Recording, Snapshots};
 
 pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
-     `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml), Xen's xl.cfg (.cfg) and what \
-     `xe vm-param-list` prints";
+     `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml), Xen's xl.cfg (.cfg), what \
+     `xe vm-param-list` prints and what `steelyard describe` writes";
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -60,6 +63,55 @@ enum Format {
     Xl,
     /// Of `xe vm-param-list`.
     Xapi,
+    /// Of `steelyard describe`.
+    Host,
+}
+
+impl Format {
+    /// Whether it is no recording.
+    fn describes(self) -> bool {
+        use Format::{Host, Libvirt, Scenario, Xapi, Xl};
+        matches!(self, Scenario | Libvirt | Xl | Xapi | Host)
+    }
+
+    /// Whether the description of the recorded host tells what such a recording does not.
+    fn wants_host(self) -> bool {
+        matches!(self, Format::Perf | Format::Perfetto | Format::Xentrace)
+    }
+}
+
+/// Where what a recording does not say of its host is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Aside<'a> {
+    /// In the file of that name beside the recording, if there is one.
+    Beside,
+    /// In this file.
+    File(&'a Path),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl<'a> Aside<'a> {
+    /// As somebody asked for.
+    pub fn of(file: Option<&'a Path>) -> Aside<'a> {
+        file.map_or(Aside::Beside, Aside::File)
+    }
+
+    fn read(self, recording: &Path, format: Format) -> Result<Option<HostDescription>, Diagnostic> {
+        match self {
+            Aside::File(file) if format.wants_host() => HostDescription::read(file).map(Some),
+            Aside::File(file) => {
+                let message = "no description of a host is needed for what is read here";
+                Err(Diagnostic::of_file(file.display().to_string(), message).with_help(
+                    "only recordings of perf, Perfetto and xentrace want one: leave `--host` out",
+                ))
+            }
+            Aside::Beside if format.wants_host() && beside(recording).is_file() => {
+                HostDescription::read(&beside(recording)).map(Some)
+            }
+            Aside::Beside | Aside::Nowhere => Ok(None),
+        }
+    }
 }
 
 impl Format {
@@ -79,6 +131,9 @@ impl Format {
         }
         if is_xentrace(head) {
             return Ok(Format::Xentrace);
+        }
+        if description::looks_like(head) {
+            return Ok(Format::Host);
         }
         if perfetto::looks_like(path, head) {
             return Ok(Format::Perfetto);
@@ -122,7 +177,7 @@ pub fn import(path: &Path) -> Result<String, Diagnostic> {
     if path.is_dir() {
         return whole_host(path);
     }
-    scenario(path, open(path)?, &mut Recordings::default())
+    scenario(path, open(path)?, &mut Recordings::default(), Aside::Beside)
 }
 
 /// The same from what is already open, or in memory; of `path` only the name counts.
@@ -130,7 +185,7 @@ pub fn import(path: &Path) -> Result<String, Diagnostic> {
 /// # Errors
 /// As those of [`import`].
 pub fn import_from(path: &Path, file: impl BufRead + Seek) -> Result<String, Diagnostic> {
-    scenario(path, Input::new(file), &mut Recordings::default())
+    scenario(path, Input::new(file), &mut Recordings::default(), Aside::Nowhere)
 }
 
 /// Opens a file if it holds the snapshots of `steelyard record`, to be looked at in any order.
@@ -157,6 +212,7 @@ pub(crate) fn scenario(
     path: &Path,
     mut file: Input<impl BufRead + Seek>,
     recordings: &mut Recordings,
+    aside: Aside<'_>,
 ) -> Result<String, Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
@@ -176,12 +232,13 @@ pub(crate) fn scenario(
             Ok(described(&format!("{}, which {tool}", comment(&name)), &called, &machines))
         }
         Format::Scenario => read_text(path, file).map(|source| source.text),
+        Format::Host => host::scenario(&name, &HostDescription::parse(&read_text(path, file)?)?),
         Format::Steelyard
         | Format::Perf
         | Format::Perfetto
         | Format::Xentrace
         | Format::TraceEvents => {
-            let recording = Arc::new(read_recording(path, file, format)?);
+            let recording = Arc::new(read_recording(path, file, format, aside)?);
             let text = of_recording(&name, format, &recording).ok_or_else(|| {
                 let message = "an empty recording: nothing but the idle threads ran";
                 Diagnostic::of_file(path.display().to_string(), message)
@@ -193,37 +250,42 @@ pub(crate) fn scenario(
 }
 
 /// Reads the recording that a scenario names.
-pub(crate) fn recording(path: &Path) -> Result<Recording, Diagnostic> {
+pub(crate) fn recording(path: &Path, aside: Aside<'_>) -> Result<Recording, Diagnostic> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     let format = Format::of(path, head)?;
-    read_recording(path, file, format)
+    read_recording(path, file, format, aside)
 }
 
 fn read_recording(
     path: &Path,
     file: Input<impl BufRead + Seek>,
     format: Format,
+    aside: Aside<'_>,
 ) -> Result<Recording, Diagnostic> {
     let mut snapshots = Snapshots::default();
     let is_vcpu = |name: &str| qemu::vcpu_number(name).is_some();
     let over = |over| Diagnostic::of_budget(path.display().to_string(), over);
     let mut within = Ok(());
-    let read = read_events(path, file, format, None, |snapshot| {
+    let read = read_events(path, file, format, None, aside, |snapshot| {
         within = snapshots.add(snapshot);
         within.is_ok()
     });
     within.map_err(over)?;
-    match read? {
-        Read::Snapshots(_) => {}
+    let known = match read? {
+        Read::Snapshots { known, .. } => known,
         Read::Events { history, skipped: None } => {
             return Recording::of_history(&history, |_| true, 0).map_err(over);
         }
         Read::Events { history, skipped: Some(skipped) } => {
             return Recording::of_history(&history, is_vcpu, skipped).map_err(over);
         }
-    }
-    snapshots.finish().ok_or_else(|| {
+    };
+    let recording = snapshots.finish().map(|mut recording| {
+        recording.known = known;
+        recording
+    });
+    recording.ok_or_else(|| {
         let message = "there are sums in this recording, no single runs and waits: no loads can be made of it";
         Diagnostic::of_file(path.display().to_string(), message).with_help(
             "`steelyard top` says under `?` what it needs to see them on a host; or record with `perf sched record`",
@@ -242,24 +304,26 @@ pub fn is_recording(path: &Path) -> Result<bool, Diagnostic> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     let format = Format::of(path, head)?;
-    Ok(!matches!(format, Format::Scenario | Format::Libvirt | Format::Xl | Format::Xapi))
+    Ok(!format.describes())
 }
 
 /// Reads a recording of any kind as snapshots, until `each` says false; how it ends. `tsc_hz` is the
-/// frequency of the time stamp counter, for one that does not tell it and needs it.
+/// frequency of the time stamp counter, for one that does not tell it and needs it; `host` the description of its host,
+/// if it is not the one beside it.
 ///
 /// # Errors
 /// What cannot be read, and where it stands.
 pub fn snapshots(
     path: &Path,
     tsc_hz: Option<NonZeroU64>,
+    host: Option<&Path>,
     mut each: impl FnMut(Snapshot) -> bool,
 ) -> Result<Ending, Diagnostic> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     let format = Format::of(path, head)?;
-    match read_events(path, file, format, tsc_hz, &mut each)? {
-        Read::Snapshots(ending) => Ok(ending),
+    match read_events(path, file, format, tsc_hz, Aside::of(host), &mut each)? {
+        Read::Snapshots { ending, .. } => Ok(ending),
         Read::Events { history, .. } => {
             let mut snapshots = history.snapshots(INTERVAL_NS);
             while snapshots.next().is_some_and(&mut each) {}
@@ -271,7 +335,11 @@ pub fn snapshots(
 /// What was read.
 enum Read {
     /// Snapshots, one after the other, up to this end.
-    Snapshots(Ending),
+    Snapshots {
+        ending: Ending,
+        /// What a description of the host told.
+        known: Vec<String>,
+    },
     /// Single events of a whole file.
     Events {
         history: History,
@@ -286,15 +354,17 @@ fn read_events(
     mut file: Input<impl BufRead + Seek>,
     format: Format,
     tsc_hz: Option<NonZeroU64>,
+    aside: Aside<'_>,
     mut each: impl FnMut(Snapshot) -> bool,
 ) -> Result<Read, Diagnostic> {
     let name = path.display().to_string();
+    let host = aside.read(path, format)?;
     let wrong = |error: &dyn std::fmt::Display| Diagnostic::of_file(&name, error.to_string());
     match format {
         Format::Steelyard => {
             let ending = steelyard_recording::read(file, &mut each)
                 .map_err(|error| recording_error(path, error))?;
-            Ok(Read::Snapshots(ending))
+            Ok(Read::Snapshots { ending, known: vec![] })
         }
         Format::Xentrace => {
             // Who is there is known at the end.
@@ -311,19 +381,24 @@ fn read_events(
                 )
             })?;
             let mut trace = XentraceFile::new(file, &survey, tsc_hz, &name, INTERVAL_NS);
-            while let Some(snapshot) = trace.snapshot().map_err(damaged)? {
+            let mut known = host.as_ref().map(KnownXen::of);
+            while let Some(mut snapshot) = trace.snapshot().map_err(damaged)? {
+                if let Some(known) = &mut known {
+                    known.tell(&mut snapshot);
+                }
                 if !each(snapshot) {
                     break;
                 }
             }
-            Ok(Read::Snapshots(survey.ending))
+            let known = known.map_or(Ok(vec![]), |known| known.told(&name))?;
+            Ok(Read::Snapshots { ending: survey.ending, known })
         }
         Format::Perf => {
-            let (history, skipped) = perf::read(path, file)?;
+            let (history, skipped) = perf::read(path, file, host.as_ref())?;
             Ok(Read::Events { history, skipped: Some(skipped) })
         }
         Format::Perfetto => {
-            let (history, skipped) = perfetto::read(path, file)?;
+            let (history, skipped) = perfetto::read(path, file, host.as_ref())?;
             Ok(Read::Events { history, skipped: Some(skipped) })
         }
         Format::TraceEvents => {
@@ -340,7 +415,7 @@ fn read_events(
             })?;
             Ok(Read::Events { history, skipped: None })
         }
-        Format::Scenario | Format::Libvirt | Format::Xl | Format::Xapi => {
+        Format::Scenario | Format::Libvirt | Format::Xl | Format::Xapi | Format::Host => {
             Err(wrong(&"this is no recording").with_help(KNOWN_FORMATS))
         }
     }
@@ -414,6 +489,8 @@ pub(crate) struct VirtualMachine {
     vcpus: u32,
     weight: u32,
     cap_percent: u32,
+    /// Whether each vCPU has the weight for itself.
+    ungrouped: bool,
     /// By number of the vCPU; none: all pCPUs.
     pin: Vec<Option<Pins>>,
     pin_soft: Vec<Option<Pins>>,
@@ -492,6 +569,7 @@ impl VirtualMachine {
             vcpus,
             weight: 256,
             cap_percent: 0,
+            ungrouped: false,
             pin: vec![],
             pin_soft: vec![],
             notes: vec![],
@@ -510,6 +588,9 @@ impl VirtualMachine {
         }
         if self.weight != 256 {
             let _ = writeln!(text, "weight = {}", self.weight);
+        }
+        if self.ungrouped {
+            text.push_str("ungrouped = true\n");
         }
         if self.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", self.cap_percent);
@@ -578,6 +659,9 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         "# Every vCPU replays for how long it ran and slept; how long it waits is up to the policy. A seed makes\n\
          # each sleep a little longer or shorter.\n",
     );
+    for known in &recording.known {
+        let _ = writeln!(text, "# Known: {}", comment(known));
+    }
     for assumed in &recording.assumed {
         let _ = writeln!(text, "# Assumed: {}", comment(assumed));
     }
@@ -594,7 +678,10 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
          costs = { context_switch = \"0 ns\", interrupt = \"0 ns\", vm_exit = \"0 ns\", cache_refill = \"0 ns\", \
          migration = \"0 ns\", socket_migration = \"0 ns\" }\n",
     );
-    for (id, process) in &recording.processes {
+    // Virtual machines are what is asked about.
+    let mut processes: Vec<_> = recording.processes.iter().collect();
+    processes.sort_by_key(|(_, process)| process.vcpus == 0);
+    for (id, process) in processes {
         let threads = process.times.len();
         let (name, gotten) = (comment(&process.name), percent(process.gotten_ns()));
         let vcpus = match of_kernel {

@@ -22,6 +22,7 @@ use steelyard_recording::History;
 
 use crate::diagnostic::{Diagnostic, Source, unreadable};
 use crate::follower::Follower;
+use crate::host::HostDescription;
 use crate::import::{KNOWN_FORMATS, ZSTD_MAGIC};
 
 const MAX_CPU: usize = steelyard_simulator::units::MAX_PCPU as usize;
@@ -32,14 +33,15 @@ const MAX_CPU: usize = steelyard_simulator::units::MAX_PCPU as usize;
 pub(crate) fn read(
     path: &Path,
     mut file: Input<impl BufRead>,
+    known: Option<&HostDescription>,
 ) -> Result<(History, u64), Diagnostic> {
     let head = file.fill_buf().map_err(|error| unreadable(path, &error))?;
     if head.starts_with(&ZSTD_MAGIC) {
         let budget = file.budget();
         let text = Zstd::new(file).map_err(|error| damaged(path, 1, &error))?;
-        parse(path, BufReader::with_capacity(1 << 16, budget.unpacked(text)))
+        parse(path, BufReader::with_capacity(1 << 16, budget.unpacked(text)), known)
     } else {
-        parse(path, file)
+        parse(path, file, known)
     }
 }
 
@@ -89,7 +91,11 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Reads a recording from text.
-fn parse(path: &Path, mut text: impl BufRead) -> Result<(History, u64), Diagnostic> {
+fn parse(
+    path: &Path,
+    mut text: impl BufRead,
+    known: Option<&HostDescription>,
+) -> Result<(History, u64), Diagnostic> {
     let name = &path.display().to_string();
     let mut follower = Follower::default();
     let mut first_ns = None;
@@ -185,8 +191,7 @@ fn parse(path: &Path, mut text: impl BufRead) -> Result<(History, u64), Diagnost
         (Some(_), 0) => "an empty recording: there is no `sched_switch` event in it",
         (Some(start_ns), _) if start_ns == last_ns => "an empty recording: no time passes in it",
         _ => {
-            let history = follower.finish(name, "perf");
-            return Ok((history.map_err(|over| Diagnostic::of_budget(name, over))?, skipped));
+            return Ok((follower.finish(name, "perf", known)?, skipped));
         }
     };
     Err(Diagnostic::of_file(name, nothing).with_help("record with `perf sched record -- sleep 10`"))

@@ -16,6 +16,7 @@ use steelyard_simulator::units::MAX_PCPU;
 
 use crate::diagnostic::{Diagnostic, unreadable};
 use crate::follower::Follower;
+use crate::host::HostDescription;
 
 /// Longer packets are refused, packed or not. Perfetto's own are a thousand times shorter.
 const LONGEST_PACKET: u64 = 8 << 20;
@@ -245,6 +246,7 @@ const PACKET: u8 = 0x0a;
 pub(crate) fn read(
     path: &Path,
     mut file: Input<impl BufRead>,
+    known: Option<&HostDescription>,
 ) -> Result<(History, u64), Diagnostic> {
     let name = path.display().to_string();
     let budget = file.budget();
@@ -268,7 +270,7 @@ pub(crate) fn read(
         reader.packet(packet)
     });
     match read {
-        Ok(()) => reader.finish(&name),
+        Ok(()) => reader.finish(&name, known),
         Err(Wrong::Unreadable(error)) => Err(unreadable(path, &error)),
         Err(Wrong::Over(over)) => Err(Diagnostic::of_budget(name, over)),
         Err(Wrong::Packet(problem)) => {
@@ -541,7 +543,11 @@ impl Reader {
         }
     }
 
-    fn finish(mut self, name: &str) -> Result<(History, u64), Diagnostic> {
+    fn finish(
+        mut self,
+        name: &str,
+        known: Option<&HostDescription>,
+    ) -> Result<(History, u64), Diagnostic> {
         self.events.sort_by_key(|&(time, _, _)| time);
         let (first, last) = match (self.events.first(), self.events.last()) {
             (Some(&(first, ..)), Some(&(last, ..))) if first < last => (first, last),
@@ -589,8 +595,7 @@ impl Reader {
         for (tid, process) in &self.processes {
             follower.belongs(*tid, *process);
         }
-        let history = follower.finish(name, "Perfetto");
-        Ok((history.map_err(|over| Diagnostic::of_budget(name, over))?, self.skipped))
+        Ok((follower.finish(name, "Perfetto", known)?, self.skipped))
     }
 }
 
@@ -770,7 +775,7 @@ mod tests {
     }
 
     fn history(trace: &Trace) -> History {
-        read(Path::new("x.pftrace"), Input::new(&trace.encode_to_vec()[..])).unwrap().0
+        read(Path::new("x.pftrace"), Input::new(&trace.encode_to_vec()[..]), None).unwrap().0
     }
 
     #[test]
@@ -839,12 +844,12 @@ mod tests {
         let (single, compact, tree) = packets();
         let bytes = Trace { packet: vec![single, compact, tree] }.encode_to_vec();
         for end in 0..bytes.len() {
-            let cut = read(Path::new("x.pftrace"), Input::new(&bytes[..end]));
+            let cut = read(Path::new("x.pftrace"), Input::new(&bytes[..end]), None);
             assert!(cut.is_ok() || !cut.unwrap_err().to_string().is_empty());
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = bytes.clone();
                 changed[end] = value;
-                let _ = read(Path::new("x.pftrace"), Input::new(&changed[..]));
+                let _ = read(Path::new("x.pftrace"), Input::new(&changed[..]), None);
             }
         }
     }

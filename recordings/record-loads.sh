@@ -118,6 +118,18 @@ pinned() {
 	start vm-c c "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
 }
 
+# Beside processes that live for a moment each, in a session of their own.
+compilers() {
+	local source
+	source=$(realpath "$(dirname "$0")/load.c")
+	group a 1024
+	start vm-a a "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 4000 4000)"
+	start vm-b - "" "$(cpu 0 3000 6000)" "$(cpu 1 1000 3000)"
+	# shellcheck disable=SC2016 # expanded by that shell
+	nice -n 15 setsid timeout "$lifetime_s" bash -c 'while gcc -O2 -c -o /dev/null "$1"; do :; done' - "$source" &
+	pids+=($!)
+}
+
 # The same on one CPU: nothing moves, and what differs is what happens within a queue.
 one_flat() {
 	group all 8192
@@ -167,7 +179,7 @@ held_urgent() {
 	start vm-c - "nice -n -5" "$(cpu 0 3000 9000)"
 }
 
-(($# > 0)) || set -- flat shares sessions nested wakers pinned one_flat one_groups held_mixed held_crowd held_urgent
+(($# > 0)) || set -- flat shares sessions nested wakers pinned compilers one_flat one_groups held_mixed held_crowd held_urgent
 # Ticks that this machine, if it is a guest, wanted to run and did not.
 steal() { awk '$1 == "cpu" { print $9 }' /proc/stat; }
 

@@ -473,7 +473,8 @@ impl Digest {
         // Since it was thrown out, or woken.
         let woken_ns = self.causes.woken_ns(who, &other.load, run.start_ns);
         let runnable_ns = if run.waited { other.load.until_ns } else { woken_ns };
-        other.waits_told |= woken_ns.is_some();
+        // Recordings that tell how threads are held tell of all their runs.
+        other.waits_told |= woken_ns.is_some() || (run.waited && other.placement.is_some());
         let waited = runnable_ns
             .filter(|&since_ns| since_ns < run.start_ns)
             .map(|since_ns| (None, since_ns, run.start_ns));

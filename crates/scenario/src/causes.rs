@@ -84,6 +84,8 @@ impl Load {
 pub(crate) struct Causes {
     edges: Vec<Edge>,
     threads: HashMap<Who, Known>,
+    /// Of all threads.
+    marks: usize,
 }
 
 /// Somebody's work woke somebody, who had slept since then, if it was seen before.
@@ -193,7 +195,9 @@ impl Causes {
             self.edges[edge].woken = Some(Beginning { load: load.number, burst });
         }
         if segment.pcpu.is_some() {
+            self.marks -= known.progress.marks.len();
             known.progress.ran(segment.start_ns, segment.end_ns);
+            self.marks += known.progress.marks.len();
             Self::wakes_of(&mut self.edges, known, load, segment);
         }
         load.add(segment);
@@ -224,8 +228,7 @@ impl Causes {
 
     /// Bytes of all.
     pub fn bytes(&self) -> usize {
-        let marks: usize = self.threads.values().map(|known| known.progress.marks.len()).sum();
-        let marks = 2 * marks * size_of::<(u64, u64)>();
+        let marks = 2 * self.marks * size_of::<(u64, u64)>();
         let waiting = 2 * size_of::<(Who, Known)>();
         // An edge waits in two places at most, and is a wake and a cause at the end.
         let edge = size_of::<Edge>() + size_of::<Wake>() + size_of::<Cause>() + 16;

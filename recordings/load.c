@@ -29,6 +29,7 @@ struct thread {
 };
 
 static struct thread threads[MOST_THREADS];
+static double rounds_per_us;
 
 static double cpu_us(void)
 {
@@ -47,14 +48,30 @@ static double exponential(struct thread *t, double mean)
 	return -mean * log((double)((t->random >> 11) + 1) / 9007199254740993.0);
 }
 
-static void compute(double us)
+static void work(double rounds)
 {
-	double end_us = cpu_us() + us;
-	volatile unsigned int work = 0;
+	volatile unsigned int sum = 0;
 
-	while (cpu_us() < end_us)
-		for (int i = 0; i < 10000; i++) /* some 20 us: each look at the clock is an event */
-			work = work + 1;
+	for (double i = 0; i < rounds; i++)
+		sum = sum + 1;
+}
+
+/*
+ * The clock is not read while a load runs: the kernel brings a thread's CPU time up to date for that, and ends its
+ * slice if it has consumed it (task_sched_runtime(), update_curr()), where it would have had the tick to wait for.
+ */
+static void calibrate(void)
+{
+	double sample_rounds = 1e6;
+
+	for (int i = 0; i < 20; i++) {
+		double start_us = cpu_us(), rate;
+
+		work(sample_rounds);
+		rate = sample_rounds / (cpu_us() - start_us);
+		if (rate > rounds_per_us)
+			rounds_per_us = rate;
+	}
 }
 
 static void *run(void *of_thread)
@@ -66,7 +83,7 @@ static void *run(void *of_thread)
 	for (;;) {
 		if (t->passes && read(t->from, &token, 1) != 1)
 			return NULL;
-		compute(exponential(t, t->run_us));
+		work(exponential(t, t->run_us) * rounds_per_us);
 		if (t->passes && write(t->to, "", 1) != 1)
 			return NULL;
 		if (!t->passes && t->sleep_us > 0) {
@@ -117,6 +134,7 @@ int main(int count, char **arguments)
 	}
 	if (first >= 0 && write(threads[last].to, "", 1) != 1)
 		return perror("load"), 1;
+	calibrate();
 	for (int i = 0; i < count - 3; i++) {
 		pthread_t id;
 

@@ -4,9 +4,10 @@
 # Makes the loads on which docs/what-if.md measures how far replays are off, and records each by `steelyard
 # record` and by perf at the same time.
 #
-#   sudo recordings/record-loads.sh STEELYARD DIRECTORY [SECONDS]
+#   sudo recordings/record-loads.sh STEELYARD DIRECTORY [SECONDS [LOAD...]]
 #
-# STEELYARD is the command, built with --features kvm; recordings come into DIRECTORY, each of SECONDS (8). Needs
+# STEELYARD is the command, built with --features kvm; recordings come into DIRECTORY, each of SECONDS (8). LOAD: only
+# these. Needs
 # Linux with cgroups of version 1, where control groups of their own are made and removed again, gcc, perf and
 # taskset. The recorders are real-time threads, so that they are not late. Whatever happens all that it starts is gone after a minute.
 
@@ -15,6 +16,7 @@ set -euo pipefail
 steelyard=$(realpath "$1")
 directory=$(realpath "$2")
 seconds=${3:-8}
+shift $(($# < 3 ? $# : 3))
 groups=/sys/fs/cgroup/cpu/steelyard-load- # and its name
 lifetime_s=$((seconds + 15))
 settle_s=3
@@ -116,12 +118,78 @@ pinned() {
 	start vm-c c "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
 }
 
-for name in flat shares sessions nested wakers pinned; do
+# Beside processes that live for a moment each, in a session of their own.
+compilers() {
+	local source
+	source=$(realpath "$(dirname "$0")/load.c")
+	group a 1024
+	start vm-a a "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 4000 4000)"
+	start vm-b - "" "$(cpu 0 3000 6000)" "$(cpu 1 1000 3000)"
+	# shellcheck disable=SC2016 # expanded by that shell
+	nice -n 15 setsid timeout "$lifetime_s" bash -c 'while gcc -O2 -c -o /dev/null "$1"; do :; done' - "$source" &
+	pids+=($!)
+}
+
+# The same on one CPU: nothing moves, and what differs is what happens within a queue.
+one_flat() {
+	group all 8192
+	start vm-busy all "taskset -c 1" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-duty all "taskset -c 1" "$(cpu 0 5000 10000)" "$(cpu 1 5000 10000)"
+	start vm-short all "taskset -c 1" "$(cpu 0 300 700)" "main=duty,100,2000"
+}
+
+one_groups() {
+	group a 2048
+	group b 1024
+	group c 1024
+	start vm-a a "taskset -c 1" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")"
+	start vm-b b "taskset -c 1" "$(cpu 0 5000 10000)" "$(cpu 1 5000 10000)"
+	start vm-c c "taskset -c 1" "$(cpu 0 300 700)" "main=duty,100,2000"
+}
+
+# Held out: written down, and not looked at, before replays were made better on those above.
+held_mixed() {
+	group a 4096
+	group b 512
+	group b/inner 1024
+	start vm-a a "" "$(cpu 0 2000 6000)" "$(cpu 1 7000 3000)" "io=duty,150,1500"
+	start vm-b b/inner "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 4000 2000)"
+	start vm-c - "" "$(cpu 0 12000 4000)" "CPU 1/KVM=pass,500" "io=pass,80"
+	start batch b "nice -n 5" "one=duty,10000,0"
+}
+
+held_crowd() {
+	local vm
+	for vm in a b c d e; do
+		group "$vm" 1024
+	done
+	start vm-a a "" "$(cpu 0 3000 6000)" "$(cpu 1 3000 6000)"
+	start vm-b b "" "$(cpu 0 10000 3000)" "$(cpu 1 1000 1000)"
+	start vm-c c "" "$(cpu 0 500 1500)" "$(cpu 1 500 1500)" "$(cpu 2 500 1500)"
+	start vm-d d "" "$(cpu 0 "${busy[@]}")"
+	start vm-e e "" "$(cpu 0 20000 20000)" "$(cpu 1 20000 20000)"
+}
+
+held_urgent() {
+	group a 1024
+	group b 1024
+	start vm-a a "" "$(cpu 0 "${busy[@]}")" "$(cpu 1 5000 5000)"
+	start vm-b b "" "$(cpu 0 4000 4000)" "$(cpu 1 "${busy[@]}")" "io=duty,200,2000"
+	start urgent - "chrt -r 5" "one=duty,500,4000"
+	start vm-c - "nice -n -5" "$(cpu 0 3000 9000)"
+}
+
+(($# > 0)) || set -- flat shares sessions nested wakers pinned compilers one_flat one_groups held_mixed held_crowd held_urgent
+# Ticks that this machine, if it is a guest, wanted to run and did not.
+steal() { awk '$1 == "cpu" { print $9 }' /proc/stat; }
+
+for name; do
 	pids=()
 	"$name"
 	sleep "$settle_s"
 	chrt -r 1 perf sched record -q -m 8M -o "$work/perf.data" -- sleep "$((seconds + 1))" >"$work/perf.log" 2>&1 &
 	recorder=$!
+	stolen=$(steal)
 	chrt -r 1 "$steelyard" record -o "$directory/$name.steelyard" --length "${seconds}s" >"$work/record.log" 2>&1
 	wait "$recorder"
 	kill "${pids[@]}" 2>/dev/null || true
@@ -129,5 +197,5 @@ for name in flat shares sessions nested wakers pinned; do
 	perf script --ns -F comm,pid,tid,cpu,time,event,trace -i "$work/perf.data" 2>/dev/null |
 		zstd -q -f -o "$directory/$name.perf.txt.zst"
 	remove_groups
-	echo "$name"
+	echo "$name: $(($(steal) - stolen)) ticks of $(($(nproc) * seconds * $(getconf CLK_TCK))) stolen by this machine's own host"
 done

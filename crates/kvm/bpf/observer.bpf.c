@@ -30,6 +30,8 @@ struct pcpu {
 	/* While a thread waits here, or all are told of: since when who runs here does so, the wait's beginning at the earliest. */
 	u64 other_since_ns;
 	s32 waiting; /* threads that wait here */
+	s32 runs; /* who is not watched and has begun to run while all are told of */
+	struct placement placement; /* and how it was held then: who ends is moved to the root before it stops */
 } __attribute__((aligned(64)));
 
 struct pcpu pcpus[MAX_PCPUS];
@@ -188,7 +190,7 @@ static __always_inline void tell_other(struct task_struct *p, u32 cpu, u64 start
 	bpf_probe_read_kernel(o->name, sizeof(o->name), p->comm);
 	o->priority = p->prio;
 	o->goes_on = goes_on;
-	o->placement = placement_of(p);
+	o->placement = pcpu_of(cpu)->runs == p->pid ? pcpu_of(cpu)->placement : placement_of(p);
 	bpf_ringbuf_submit(o, BPF_RB_NO_WAKEUP);
 }
 
@@ -311,6 +313,10 @@ int BPF_PROG(observer_switch, bool preempt, struct task_struct *prev, struct tas
 	}
 	if (tells)
 		c->other_since_ns = c->waiting > 0 || tells_others ? now : 0;
+	if (tells && tells_others && !starts) {
+		c->runs = next->pid;
+		c->placement = placement_of(next);
+	}
 	return 0;
 }
 

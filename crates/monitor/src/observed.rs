@@ -216,7 +216,11 @@ impl Observed {
     }
 
     /// A thread is held so.
-    fn holds(&mut self, tid: i32, held: Held) {
+    fn holds(&mut self, tid: i32, mut held: Held) {
+        // Who ends is moved to the root (sched_autogroup_exit_task() of the kernel).
+        if let (None, Some((_, known))) = (held.1.group, self.held.get(&tid)) {
+            held.1.group = known.group;
+        }
         if self.held.len() >= MOST_HELD {
             // They are told of again.
             self.held.clear();

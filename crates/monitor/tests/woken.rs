@@ -48,6 +48,10 @@ fn it_is_seen_who_woke_whom_and_how_threads_are_held() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         return;
     }
+    let short = ["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"];
+    let mut short = process::Command::new("sh").args(short).spawn().unwrap();
+    let short_id = short.id();
+    assert!(short.wait().unwrap().success());
     sleep(Duration::from_millis(500));
     let second = source.sample().unwrap();
     stop.store(true, Ordering::Relaxed);
@@ -79,6 +83,9 @@ fn it_is_seen_who_woke_whom_and_how_threads_are_held() {
     let held = |who| placements().find(|it| it.who == who);
     assert!(held(one).is_some_and(|it| it.priority.is_some()));
     assert_eq!(held(one).map(|it| &it.groups), held(other).map(|it| &it.groups));
+    // It lived for a moment, in the group of who began it, and had ended before it was looked for.
+    let ended = held(Who::Other(short_id));
+    assert_eq!(ended.map(|it| &it.groups), held(one).map(|it| &it.groups));
     // The kernel has threads for each of its CPUs.
     let pinned = placements().any(|it| it.pcpus.is_some());
     assert!(pinned || !(2..=64).contains(&second.structure.host.pcpus));

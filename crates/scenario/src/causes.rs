@@ -34,6 +34,7 @@ impl Load {
     pub fn add(&mut self, segment: &Segment) {
         self.begin(segment.start_ns);
         if segment.pcpu.is_some() {
+            self.replay.first_pcpu = self.replay.first_pcpu.or(segment.pcpu);
             let ran_ns = segment.end_ns.saturating_sub(segment.start_ns);
             self.burst_ns = self.burst_ns.saturating_add(ran_ns);
         }
@@ -83,40 +84,80 @@ impl Load {
 pub(crate) struct Causes {
     edges: Vec<Edge>,
     threads: HashMap<Who, Known>,
+    /// Of all threads.
+    marks: usize,
 }
 
-/// Somebody's work woke somebody.
+/// Somebody's work woke somebody, who had slept since then, if it was seen before.
 struct Edge {
     time_ns: u64,
+    slept_ns: Option<u64>,
     waker: Option<Waking>,
     woken: Option<Beginning>,
 }
 
-/// Who woke: its load, the burst and the CPU time in it; since when it was awake, and since when it ran.
+/// Who woke: its load, the burst and the CPU time in it; if it was awake since before the other slept, its work since.
 #[derive(Clone, Copy)]
 struct Waking {
     load: u32,
     burst: u32,
     after_ns: u64,
-    awake_ns: u64,
-    start_ns: u64,
+    awake_work_ns: Option<u64>,
 }
 
-/// Who was woken: its load, the burst that began, and when it slept.
+/// Who was woken: its load, and the burst that began.
 #[derive(Clone, Copy)]
 struct Beginning {
     load: u32,
     burst: u32,
-    slept_ns: u64,
 }
 
-/// What is not settled yet of a thread.
+/// What is known of a thread.
 #[derive(Default)]
 struct Known {
     /// Whom it woke, in a run that has not ended.
     waking: VecDeque<usize>,
     /// When it was woken last, and by which edge; taken when it is seen to run or wait.
     woken: Option<(u64, Option<usize>)>,
+    /// When it ran or waited last.
+    until_ns: Option<u64>,
+    progress: Progress,
+}
+
+/// How much a thread had worked by when.
+#[derive(Default)]
+struct Progress {
+    /// At these times so much; in between in proportion.
+    marks: Vec<(u64, u64)>,
+    worked_ns: u64,
+}
+
+/// If there are as many, half of the older ones go.
+const MOST_MARKS: usize = 1024;
+
+impl Progress {
+    fn ran(&mut self, start_ns: u64, end_ns: u64) {
+        let before_ns = self.worked_ns;
+        self.worked_ns = before_ns.saturating_add(end_ns.saturating_sub(start_ns));
+        self.marks.extend([(start_ns, before_ns), (end_ns, self.worked_ns)]);
+        if self.marks.len() >= MOST_MARKS {
+            let mut number = 0;
+            self.marks.retain(|_| {
+                number += 1;
+                number > MOST_MARKS / 2 || number % 2 == 1
+            });
+        }
+    }
+
+    fn at(&self, time_ns: u64) -> u64 {
+        let after = self.marks.partition_point(|mark| mark.0 <= time_ns);
+        let Some(&(from_ns, worked_ns)) = after.checked_sub(1).map(|last| &self.marks[last]) else {
+            return self.marks.first().map_or(0, |first| first.1);
+        };
+        let Some(&(until_ns, then_ns)) = self.marks.get(after) else { return worked_ns };
+        let passed = u128::from(time_ns - from_ns) * u128::from(then_ns.saturating_sub(worked_ns));
+        worked_ns + (passed / u128::from(until_ns - from_ns)) as u64
+    }
 }
 
 impl Causes {
@@ -124,7 +165,8 @@ impl Causes {
     pub fn wake(&mut self, time_ns: u64, waker: Option<Who>, woken: Who) {
         let number = self.edges.len();
         let edge = waker.filter(|&waker| waker != woken).map(|waker| {
-            self.edges.push(Edge { time_ns, waker: None, woken: None });
+            let slept_ns = self.threads.get(&woken).and_then(|woken| woken.until_ns);
+            self.edges.push(Edge { time_ns, slept_ns, waker: None, woken: None });
             self.threads.entry(waker).or_default().waking.push_back(number);
             number
         });
@@ -140,42 +182,57 @@ impl Causes {
 
     /// It ran or waited, which its load does not know yet.
     pub fn add(&mut self, who: Who, load: &mut Load, segment: &Segment) {
-        if let Some(known) = self.threads.get_mut(&who) {
-            let slept = load.until_ns.is_none_or(|until_ns| until_ns < segment.start_ns);
-            let since_ns = load.until_ns.unwrap_or(0);
-            load.begin(segment.start_ns);
-            let burst = load.replay.bursts.len() as u32;
-            if let Some((time_ns, edge)) = known.woken.take_if(|it| it.0 <= segment.start_ns)
-                && let Some(edge) = edge
-                && slept
-                && since_ns <= time_ns
-            {
-                let (load, slept_ns) = (load.number, since_ns);
-                self.edges[edge].woken = Some(Beginning { load, burst, slept_ns });
-            }
-            while segment.pcpu.is_some()
-                && let Some(&edge) = known.waking.front()
-                && self.edges[edge].time_ns <= segment.end_ns
-            {
-                known.waking.pop_front();
-                let edge = &mut self.edges[edge];
-                if let Some(after_ns) = edge.time_ns.checked_sub(segment.start_ns) {
-                    let after_ns = load.burst_ns.saturating_add(after_ns);
-                    let (load, awake_ns) = (load.number, load.awake_ns);
-                    let start_ns = segment.start_ns;
-                    edge.waker = Some(Waking { load, burst, after_ns, awake_ns, start_ns });
-                }
-            }
+        let known = self.threads.entry(who).or_default();
+        let slept = load.until_ns.is_none_or(|until_ns| until_ns < segment.start_ns);
+        let since_ns = load.until_ns.unwrap_or(0);
+        load.begin(segment.start_ns);
+        let burst = load.replay.bursts.len() as u32;
+        if let Some((time_ns, edge)) = known.woken.take_if(|it| it.0 <= segment.start_ns)
+            && let Some(edge) = edge
+            && slept
+            && since_ns <= time_ns
+        {
+            self.edges[edge].woken = Some(Beginning { load: load.number, burst });
+        }
+        if segment.pcpu.is_some() {
+            self.marks -= known.progress.marks.len();
+            known.progress.ran(segment.start_ns, segment.end_ns);
+            self.marks += known.progress.marks.len();
+            Self::wakes_of(&mut self.edges, known, load, segment);
         }
         load.add(segment);
+        known.until_ns = load.until_ns;
+    }
+
+    /// Whom it woke in this run.
+    fn wakes_of(edges: &mut [Edge], known: &mut Known, load: &Load, run: &Segment) {
+        while let Some(&number) = known.waking.front()
+            && edges[number].time_ns <= run.end_ns
+        {
+            known.waking.pop_front();
+            let edge = &mut edges[number];
+            let Some(after_ns) = edge.time_ns.checked_sub(run.start_ns) else { continue };
+            let was_awake = edge.slept_ns.filter(|&slept_ns| load.awake_ns <= slept_ns);
+            let awake_work_ns = was_awake.map(|slept_ns| {
+                let worked_ns = known.progress.at(edge.time_ns);
+                worked_ns.saturating_sub(known.progress.at(slept_ns))
+            });
+            edge.waker = Some(Waking {
+                load: load.number,
+                burst: load.replay.bursts.len() as u32,
+                after_ns: load.burst_ns.saturating_add(after_ns),
+                awake_work_ns,
+            });
+        }
     }
 
     /// Bytes of all.
     pub fn bytes(&self) -> usize {
+        let marks = 2 * self.marks * size_of::<(u64, u64)>();
         let waiting = 2 * size_of::<(Who, Known)>();
         // An edge waits in two places at most, and is a wake and a cause at the end.
         let edge = size_of::<Edge>() + size_of::<Wake>() + size_of::<Cause>() + 16;
-        self.edges.len() * edge + self.threads.len() * waiting
+        self.edges.len() * edge + self.threads.len() * waiting + marks
     }
 
     /// Adds to each thread whom it wakes and who wakes it. `threads` are by the number of their load, with what they
@@ -208,10 +265,7 @@ impl Causes {
                 work.wakes.push(Wake { burst: by.burst, after_ns: by.after_ns, woken });
             }
             if let Some((_, caused)) = threads.get_mut(&of.load) {
-                // What it worked before it was thrown out last, if it was meanwhile, is not known any more.
-                let worked_ns = edge.time_ns - by.start_ns.max(of.slept_ns);
-                let was_awake = by.awake_ns <= of.slept_ns;
-                let awake_work_ns = was_awake.then_some(worked_ns);
+                let awake_work_ns = by.awake_work_ns;
                 caused.causes.push(Cause { burst: of.burst, waker, wake, awake_work_ns });
             }
         }
@@ -302,6 +356,43 @@ mod tests {
             }
         }
         assert!(caused > 2000, "{caused} causes");
+    }
+
+    #[test]
+    fn work_since_somebody_slept_is_known_across_turns() {
+        let mut causes = Causes::default();
+        let mut loads = [Load::numbered(0), Load::numbered(1)];
+        let segment =
+            |pcpu, start_ns, end_ns| Segment { domain: 0, vcpu: 0, pcpu, start_ns, end_ns };
+        // The one sleeps at 20; the other works 10 before that, 30 after it in two turns, and wakes it 5 into a third.
+        causes.add(who(1), &mut loads[1], &segment(Some(1), 0, 20));
+        for (start_ns, end_ns) in [(10, 30), (40, 60)] {
+            causes.add(who(0), &mut loads[0], &segment(Some(0), start_ns, end_ns));
+            causes.add(who(0), &mut loads[0], &segment(None, end_ns, end_ns + 10));
+        }
+        causes.wake(75, Some(who(0)), who(1));
+        causes.add(who(0), &mut loads[0], &segment(Some(0), 70, 90));
+        causes.add(who(1), &mut loads[1], &segment(Some(1), 80, 95));
+        let replays = loads.into_iter().zip(0..).map(|(load, thread)| {
+            (thread, (RecordedThread { process: 1, thread }, load.finish(0, 100)))
+        });
+        let mut replays = replays.collect();
+        causes.settle(&mut replays);
+        assert_eq!(replays[&1].1.causes[0].awake_work_ns, Some(35));
+        assert_eq!(replays[&0].1.first_pcpu, Some(0));
+    }
+
+    #[test]
+    fn progress_that_is_thinned_is_near_to_what_it_was() {
+        let mut progress = Progress::default();
+        for turn in 0..10_000 {
+            progress.ran(10 * turn, 10 * turn + 5);
+        }
+        assert!(progress.marks.len() < MOST_MARKS);
+        for time_ns in (0..100_000).step_by(77) {
+            assert!(progress.at(time_ns).abs_diff(time_ns / 2) <= 5, "{time_ns}");
+        }
+        assert_eq!((progress.at(99_992), progress.at(99_998)), (49_997, 50_000));
     }
 
     #[test]

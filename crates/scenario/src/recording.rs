@@ -293,7 +293,7 @@ struct Digest {
     told: HashMap<(u64, u64), [Figures; 2]>,
     told_buckets: usize,
     loads: Vec<Vec<Load>>,
-    /// Threads that are no vCPUs, by number and name (where there is no number, by pCPU and name).
+    /// Threads that are no vCPUs, by number (where there is none, by pCPU and name).
     others: BTreeMap<(u32, Arc<str>), OtherThread>,
     /// Their runs and waits, each of them as a domain.
     others_tally: Tally,
@@ -475,13 +475,16 @@ impl Digest {
         let number = if run.thread == 0 { run.pcpu } else { run.thread };
         let (next, load_count) = (self.others.len() as u32, &mut self.load_count);
         let tally = &mut self.others_tally;
-        let other = self.others.entry((number, run.name.clone())).or_insert_with(|| {
+        // Who calls another program has another name, and is the same.
+        let name = if run.thread == 0 { run.name.clone() } else { Arc::from("") };
+        let other = self.others.entry((number, name)).or_insert_with(|| {
             tally.join(next as usize, next.into(), &run.name);
             let load = Load::numbered(*load_count);
             *load_count += 1;
             OtherThread { name: run.name.clone(), index: next, load, ..OtherThread::default() }
         });
         other.priority = run.priority.or(other.priority);
+        other.name.clone_from(&run.name);
         other.partial = run.thread == 0;
         other.runs += 1;
         other.gotten_ns = other.gotten_ns.saturating_add(run.end_ns.saturating_sub(run.start_ns));
@@ -491,7 +494,8 @@ impl Digest {
         // Since it was thrown out, or woken.
         let woken_ns = self.causes.woken_ns(who, &other.load, run.start_ns);
         let runnable_ns = if run.waited { other.load.until_ns } else { woken_ns };
-        other.waits_told |= woken_ns.is_some();
+        // Recordings that tell how threads are held tell of all their runs.
+        other.waits_told |= woken_ns.is_some() || (run.waited && other.placement.is_some());
         let waited = runnable_ns
             .filter(|&since_ns| since_ns < run.start_ns)
             .map(|since_ns| (None, since_ns, run.start_ns));

@@ -22,7 +22,7 @@ pub(crate) struct OtherThread {
     pub placement: Option<Arc<Placement>>,
     /// Not all its runs are told of, nor whether it could have gone on.
     pub partial: bool,
-    /// Whether it was told when it was woken: then its waits are known.
+    /// Whether it was told when it was woken, or that it could have gone on: then its waits are known.
     pub waits_told: bool,
     pub load: Load,
     pub runs: u64,
@@ -83,7 +83,8 @@ pub(crate) struct Rest {
 /// What holds such threads, in the order in which they are shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
-    /// In no group, or one that hardly used anything: each by itself, the less urgent first.
+    /// In no group, or one that hardly used anything, as of which each has the usual weight: each by itself, the less
+    /// urgent first.
     Alone { urgency: u32 },
     /// A group where there are vCPUs too: likewise, beside them.
     Beside { group: u64, urgency: u32 },
@@ -114,7 +115,9 @@ pub(crate) fn rest_of_the_host(
         let held = match other.groups().first() {
             Some(group) if groups.has_vcpus(group) => Held::Beside { group: group.id, urgency },
             Some(group) if used_ns[&group.id] >= least_ns => Held::Group(group.id),
-            _ => Held::Alone { urgency },
+            // The niceness of a thread counts within its group.
+            Some(_) => Held::Alone { urgency: u32::MAX - priority::NICE_USUAL },
+            None => Held::Alone { urgency },
         };
         alike.entry(held).or_default().push(other);
     }
@@ -138,15 +141,17 @@ fn one_domain(
     let of = |other: &OtherThread| figures.get(other.index as usize).cloned().unwrap_or_default();
     let busiest = threads.iter().max_by_key(|other| other.gotten_ns);
     let busiest = busiest.map_or("", |other| &other.name);
-    let (priority, chain) =
-        threads.first().map_or((priority::NICE_USUAL, &[][..]), |it| (it.priority(), it.groups()));
+    let chain = threads.first().map_or(&[][..], OtherThread::groups);
     let weights =
         threads.iter().map(|other| groups.of_thread(&other.member(&of(other), elapsed_ns)));
     let (name, weight) = match held {
-        Held::Alone { .. } => (priority::rest_name(priority), priority::weight(priority).into()),
-        Held::Beside { .. } => {
+        Held::Alone { urgency } => {
+            let priority = u32::MAX - urgency;
+            (priority::rest_name(priority), priority::weight(priority).into())
+        }
+        Held::Beside { urgency, .. } => {
             let weight = weights.sum::<f64>() / threads.len() as f64;
-            (format!("{}, beside vCPUs", priority::rest_name(priority)), weight)
+            (format!("{}, beside vCPUs", priority::rest_name(u32::MAX - urgency)), weight)
         }
         Held::Group(_) => {
             let weight = groups.weight(chain).unwrap_or(1.0);

@@ -274,7 +274,10 @@ fn a_recording_by_hand() {
         Burst { run_ns: 2_000_000, sleep_ns: 3_000_000 },
         Burst { run_ns: 3_000_000, sleep_ns: 0 },
     ];
-    assert_eq!(*replay.threads[0], ReplayThread { bursts, ..ReplayThread::default() });
+    assert_eq!(
+        *replay.threads[0],
+        ReplayThread { bursts, first_pcpu: Some(0), ..ReplayThread::default() }
+    );
     let waits = &run.domains[0].vcpus[0].time.waits;
     let worst = waits.worst.as_ref().unwrap();
     assert_eq!((worst.start_ns, worst.length_ns), (6_000_000, 4_000_000));

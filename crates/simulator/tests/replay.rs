@@ -146,7 +146,8 @@ fn ping_pong(rounds: u32, causes: bool, was_awake: bool) -> Domain {
             awake_work_ns: work_ns(burst),
         };
         let first_wake_ns = if first { 0 } else { 4 * MS };
-        ReplayThread { first_wake_ns, bursts, wakes, causes: caused.map(cause).collect() }
+        let causes = caused.map(cause).collect();
+        ReplayThread { first_wake_ns, first_pcpu: None, bursts, wakes, causes }
     };
     let mut domain = replay(vec![thread(0, true), thread(1, false)], 0);
     let Workload::Replay(replay) = &mut domain.task[0].workload else { unreachable!() };
@@ -186,6 +187,7 @@ fn a_wake_comes_in_the_middle_of_work_and_may_come_early() {
         },
         ReplayThread {
             first_wake_ns: 50 * MS,
+            first_pcpu: None,
             bursts: vec![
                 Burst { run_ns: 3 * MS, sleep_ns: 50 * MS },
                 Burst { run_ns: 3 * MS, sleep_ns: FOR_EVER_NS },
@@ -323,5 +325,17 @@ proptest! {
         }
         let again = run(domains(), pcpus, policy, seed, 2 * longest_ns + 1000 * MS);
         prop_assert_eq!(once.domains, again.domains);
+    }
+}
+
+#[test]
+fn a_thread_begins_where_it_was_recorded_to_run() {
+    // A pCPU that the host does not have says nothing: then it is the first.
+    for (first_pcpu, runs_on) in [(Some(1), 1), (Some(0), 0), (Some(9), 0), (None, 0)] {
+        let bursts = vec![Burst { run_ns: MS, sleep_ns: FOR_EVER_NS }];
+        let thread = ReplayThread { first_pcpu, bursts, ..ReplayThread::default() };
+        let run = run(vec![replay(vec![thread], 0)], 2, "fair@eevdf", 1, 10 * MS);
+        let used: Vec<bool> = run.pcpus.iter().map(|pcpu| pcpu.switches > 0).collect();
+        assert!(used[runs_on] && !used[1 - runs_on], "{first_pcpu:?}");
     }
 }

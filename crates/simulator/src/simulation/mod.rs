@@ -475,14 +475,7 @@ impl Simulation {
         let soft = self.given_mask(&config.pin_soft, index);
         let preferred = soft.and_then(|mask| mask.common(&self.sets[allowed as usize]));
         let preferred = preferred.map_or(allowed, |mask| self.set_number(mask));
-        // Where fewest vCPUs belong already, per pCPU; among equals the first.
-        let mask = &self.sets[preferred as usize];
-        let pcpu = self
-            .pcpus
-            .numbers()
-            .filter(|&pcpu| mask.contains(pcpu))
-            .min_by_key(|&pcpu| self.pcpus[pcpu].placed)
-            .unwrap_or_default();
+        let pcpu = self.home(index, config, preferred);
         self.pcpus[pcpu].placed += 1;
 
         let vcpu = self.vcpus.next();
@@ -500,6 +493,18 @@ impl Simulation {
             waits: WaitRecorder::default(),
         });
         self.vcpu_begin(vcpu, domain, index, pcpu);
+    }
+
+    /// Where a vCPU that prefers this set belongs at first: where it was recorded to have run, or else where fewest
+    /// belong already; among equals the first.
+    fn home(&self, index: u32, config: &crate::config::Domain, preferred: u32) -> PcpuNumber {
+        let mask = &self.sets[preferred as usize];
+        let usable = || self.pcpus.numbers().filter(|&pcpu| mask.contains(pcpu));
+        let recorded = config.task.iter().find_map(|task| task.workload.first_pcpu(index));
+        recorded
+            .and_then(|recorded| usable().find(|pcpu| pcpu.0 == recorded))
+            .or_else(|| usable().min_by_key(|&pcpu| self.pcpus[pcpu].placed))
+            .unwrap_or_default()
     }
 
     fn create_task(

@@ -94,6 +94,14 @@ impl Workload {
         }
     }
 
+    /// The pCPU that this thread belongs to at first, if that is known.
+    pub(crate) fn first_pcpu(&self, thread: u32) -> Option<u32> {
+        match self {
+            Workload::Replay(replay) => replay.threads.get(thread as usize)?.first_pcpu,
+            _ => None,
+        }
+    }
+
     pub(crate) fn program(&self, threads: u32) -> Box<dyn Program> {
         match self {
             Workload::Busy(config) => Box::new(busy::Program::new(config, threads)),

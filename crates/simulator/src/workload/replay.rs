@@ -48,6 +48,8 @@ pub struct Replay {
 pub struct ReplayThread {
     /// When it woke first, from the start of the recording.
     pub first_wake_ns: u64,
+    /// Where it ran first.
+    pub first_pcpu: Option<u32>,
     /// What it did from then on.
     pub bursts: Vec<Burst>,
     /// Whom its work woke, in order.

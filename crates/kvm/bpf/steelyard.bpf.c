@@ -227,14 +227,12 @@ __weak __noinline int depart(u32 vcpu)
 	return 0;
 }
 
-/* Its thread is gone. */
+/* Its thread is gone, and has departed. */
 __weak __noinline int end(u32 vcpu)
 {
 	u32 domain = vcpu_at(vcpu)->engine.domain, queue;
 	u64 now;
 
-	/* Blocked it may go to another queue. */
-	depart(vcpu);
 	take_lock(&host_lock);
 	queue = lock_queue_of(vcpu);
 	now = time_of(queue);
@@ -552,8 +550,10 @@ void BPF_PROG(steelyard_exit_task, struct task_struct *p, struct scx_exit_task_a
 {
 	u32 vcpu = vcpu_of(p);
 
-	if (vcpu != SY_NONE)
-		end(vcpu);
+	if (vcpu == SY_NONE)
+		return;
+	depart(vcpu);
+	end(vcpu);
 }
 
 /* ---- Time that passes ---- */
@@ -703,18 +703,26 @@ __weak __noinline int round_begins(bool samples)
 }
 
 /* One domain or vCPU of it; whether there are more. */
-__weak __noinline bool round_goes_on(bool samples)
+__weak __noinline bool account_goes_on(void)
 {
 	u64 now = bpf_ktime_get_ns();
 	bool more;
 
 	take_lock(&host_lock);
-	if (samples)
-		more = engine_sample_some(&engine, &the_round, now);
-	else
-		more = engine_account_some(&engine, &the_round, now);
-	if (!more && !samples)
+	more = engine_account_some(&engine, &the_round, now);
+	if (!more)
 		engine_account_end(&engine);
+	give_lock(&host_lock);
+	return more;
+}
+
+__weak __noinline bool sample_goes_on(void)
+{
+	u64 now = bpf_ktime_get_ns();
+	bool more;
+
+	take_lock(&host_lock);
+	more = engine_sample_some(&engine, &the_round, now);
 	give_lock(&host_lock);
 	return more;
 }
@@ -729,7 +737,7 @@ static __always_inline void go_round(bool samples)
 	bpf_local_irq_restore(&flags);
 	while (more && can_loop) {
 		bpf_local_irq_save(&flags);
-		more = round_goes_on(samples);
+		more = samples ? sample_goes_on() : account_goes_on();
 		bpf_local_irq_restore(&flags);
 	}
 }

@@ -269,9 +269,10 @@ ENGINE_FN u32 engine_reach_there(struct engine *e, u32 vcpu, u32 pcpu)
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
-ENGINE_FN u32 engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end)
+ENGINE_CALL u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 end)
 {
-	u32 pcpu = kind == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
+	u32 plan = sy_steps(host_policy(e), &host_vcpu(e, vcpu)->state);
+	u32 pcpu = step == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
 					      engine_next_idle(e, vcpu, from, end);
 
 	if (pcpu == SY_NONE)
@@ -280,7 +281,7 @@ ENGINE_FN u32 engine_interrupt_idle(struct engine *e, u32 vcpu, u32 kind, u32 pl
 }
 
 /* SY_STEP_ALL_IDLE */
-ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
+ENGINE_CALL bool engine_interrupt_all_idle(ENGINE, u32 vcpu, u32 from, u32 end)
 {
 	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, next;
 
@@ -295,13 +296,12 @@ ENGINE_FN bool engine_interrupt_all_idle(struct engine *e, u32 vcpu, u32 from, u
 }
 
 /* Takes one step of the plan; what comes of it. from, end: where idle pCPUs count */
-ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u32 from, u32 end,
-			       u64 now)
+ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 step, u32 from, u32 end, u64 now)
 {
 	u32 last = host_vcpu(e, vcpu)->state.pcpu;
 	bool found = false;
 
-	switch (kind) {
+	switch (step) {
 	case SY_STEP_LAST_IDLE:
 		found = engine_is_idle(e, last);
 		if (found)
@@ -312,7 +312,7 @@ ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 kind, u32 plan, u
 		break;
 	case SY_STEP_ONE_IDLE:
 	case SY_STEP_NEXT_IDLE:
-		return engine_interrupt_idle(e, vcpu, kind, plan, from, end);
+		return engine_interrupt_idle(e, vcpu, step, from, end);
 	case SY_STEP_ALL_IDLE:
 		found = engine_interrupt_all_idle(e, vcpu, from, end);
 		break;
@@ -348,9 +348,8 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 	}
 	for (; host_goes_on(e) && steps; steps >>= SY_STEP_BITS) {
 		bool also = steps & SY_STEP_ALSO;
-		u32 kind = steps & (SY_STEP_ALSO - 1);
 
-		found = engine_take_step(e, vcpu, kind, plan, from, end, now);
+		found = engine_take_step(e, vcpu, steps & (SY_STEP_ALSO - 1), from, end, now);
 		if (found != ENGINE_NOT_FOUND && !(found == ENGINE_FOUND && also))
 			break;
 	}

@@ -22,7 +22,7 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 /// From when the domains are told until they begin; enough for each to make its threads.
 const START_NS: u64 = 200_000_000;
 /// Longest wait for the scheduler to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Serialize)]
 struct Report {

@@ -277,15 +277,16 @@ static int __init cf_check steelyard_hypfs_init(void)
 	if (list_empty(&hosts))
 		return 0;
 	hypfs_string_set_reference(&policy_leaf, policy_name);
+	/* Xen takes no leaf without contents; these have functions of their own. */
+	hypfs_string_set_reference(&statistics_leaf, "");
+	hypfs_string_set_reference(&settings_leaf, "");
+	hypfs_string_set_reference(&packets_leaf, "");
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
-	hypfs_string_set_reference(&settings_leaf, "");
 	hypfs_add_leaf(&steelyard_dir, &settings_leaf, true);
-	if (sy_wants_packets(&policy)) {
-		hypfs_string_set_reference(&packets_leaf, "");
+	if (sy_wants_packets(&policy))
 		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);
-	}
 	hypfs_add_dir(&steelyard_dir, &parameters_dir, true);
 	for_each_parameter(add_parameter, NULL);
 	return 0;

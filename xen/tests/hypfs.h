@@ -81,6 +81,8 @@ static inline void *hypfs_leaf_findentry(const struct hypfs_entry *entry)
 static inline int hypfs_add_leaf(const void *parent, struct hypfs_entry_leaf *leaf, bool nofault)
 {
 	ASSERT(model_leaf_count < MODEL_LEAVES);
+	/* Xen's would be -EINVAL, and a BUG() to who asked for none. */
+	ASSERT(leaf->u.content);
 	model_leaves[model_leaf_count++] = leaf;
 	return 0;
 }

@@ -70,6 +70,7 @@ enum {
 
 #define CLOCK_MONOTONIC 1
 #define ENOMEM 12
+#define ESRCH 3
 #define PF_KTHREAD 0x00200000
 #define TASK_DEAD 0x80
 #define TASK_COMM_LEN 16
@@ -228,6 +229,7 @@ struct sched_ext_ops {
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
+	u64 hotplug_seq;
 	u32 timeout_ms;
 	char name[128];
 };

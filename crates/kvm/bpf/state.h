@@ -56,7 +56,6 @@ struct domain {
 	struct list vcpus;
 	struct link link; /* in the order in which accounting visits domains, or among the free ones */
 	s32 pid; /* of the process; 0: a free slot */
-	u32 cgroup_weight; /* cpu.weight that the weight in effect comes from */
 	struct engine_samples samples; /* packets: by the loader */
 } OWN_LINE;
 

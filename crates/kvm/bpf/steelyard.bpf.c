@@ -4,8 +4,8 @@
  * what happens and does what it asks for; host.h is what it is given.
  *
  * Who is scheduled how. A thread that has been seen in KVM_RUN, by its preempt notifier, is a vCPU;
- * its process is the domain, whose weight is the cpu.weight of the nearest control group that
- * has another than the default. Every other task waits in one plain queue, first come, first served,
+ * its process is the domain, of which the loader
+ * tells what an administrator asks for. Every other task waits in one plain queue, first come, first served,
  * which takes turns with the vCPUs on each pCPU; kernel threads that wake go first. They are not left to
  * the kernel's fair class (SCX_OPS_SWITCH_PARTIAL): that is above this class, so that any busy task
  * would keep all vCPUs from running, and moving a thread between classes would outlive this program.
@@ -69,6 +69,7 @@ const volatile char policy_name[128];
 
 /* What the kernel said at the end. */
 u32 exit_kind;
+s64 exit_code;
 char exit_reason[128];
 char exit_message[512];
 
@@ -148,7 +149,7 @@ __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 	found = find_vcpu();
 	if (found == SY_NONE)
 		goto out;
-	domain = find_domain(p->tgid, weight, bpf_ktime_get_ns());
+	domain = join_domain(p->tgid, weight, bpf_ktime_get_ns());
 	if (domain == SY_NONE) {
 		free_vcpu(found);
 		found = SY_NONE;
@@ -170,18 +171,6 @@ __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 out:
 	give_lock(&host_lock);
 	return found;
-}
-
-/* The weight of its control group is another now. */
-__weak __noinline int change_weight(u32 domain, u32 weight)
-{
-	struct sy_settings settings = settings_of(weight);
-
-	take_lock(&host_lock);
-	domain_at(domain)->cgroup_weight = weight;
-	engine_domain_change(&engine, domain, &settings);
-	give_lock(&host_lock);
-	return 0;
 }
 
 /* ---- What happens to vCPUs; each of these takes the lock of its queue ---- */
@@ -396,7 +385,7 @@ static __always_inline bool must_stay(struct task_struct *p)
 SEC("struct_ops/steelyard_enqueue")
 void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0), weight, domain, to;
+	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0), to;
 
 	if (is_lost(p))
 		return;
@@ -408,17 +397,13 @@ void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, enq_flags);
 		return;
 	}
-	weight = cgroup_weight(p);
 	if (!*index) {
-		*index = adopt(p, weight) + 1;
+		*index = adopt(p, cgroup_weight(p)) + 1;
 		if (!*index) {
 			enqueue_other(p, enq_flags);
 			return;
 		}
 	}
-	domain = vcpu_at(*index - 1)->engine.domain;
-	if (domain_at(domain)->cgroup_weight != weight)
-		change_weight(domain, weight);
 	to = arrive(*index - 1);
 	if (to != SY_NONE)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | kernel_cpu(to), pcpu_at(to)->slice_ns, enq_flags);
@@ -759,6 +744,39 @@ static int round_due(void *map, u32 *key, struct timer *timer)
 	return 0;
 }
 
+/* ---- What an administrator asks for ---- */
+
+/* Written by the loader, which then runs steelyard_ask(). */
+struct {
+	s32 pid; /* of the domain's process */
+	struct sy_settings settings;
+} asked;
+
+__weak __noinline int change(void)
+{
+	struct sy_settings settings = asked.settings;
+	u32 domain;
+
+	take_lock(&host_lock);
+	domain = domain_of(asked.pid);
+	if (domain != SY_NONE)
+		engine_domain_change(&engine, domain, &settings);
+	give_lock(&host_lock);
+	return domain == SY_NONE ? -ESRCH : 0;
+}
+
+SEC("syscall")
+int steelyard_ask(void *context)
+{
+	unsigned long flags;
+	int result;
+
+	bpf_local_irq_save(&flags);
+	result = change();
+	bpf_local_irq_restore(&flags);
+	return result;
+}
+
 /* ---- Beginning and end ---- */
 
 /* Queues of whole groups, split where they are too large. No lock is needed yet. */
@@ -835,6 +853,7 @@ void BPF_PROG(steelyard_exit, struct scx_exit_info *info)
 {
 	bpf_probe_read_kernel_str(exit_reason, sizeof(exit_reason), info->reason);
 	bpf_probe_read_kernel_str(exit_message, sizeof(exit_message), info->msg);
+	exit_code = info->exit_code;
 	exit_kind = info->kind;
 }
 

@@ -25,7 +25,10 @@ static __always_inline bool looks_like_vcpu(struct task_struct *p)
 	return p->comm[0] == 'C' && p->comm[1] == 'P' && p->comm[2] == 'U' && p->comm[3] == ' ';
 }
 
-/* cpu.weight of the nearest control group that has another than the default. */
+/*
+ * cpu.weight of the nearest control group that has another than the default: until the loader, which looks at all groups,
+ * has asked (src/asked.rs).
+ */
 static __noinline u32 cgroup_weight(struct task_struct *p)
 {
 	struct task_group *group = p->sched_task_group;
@@ -44,15 +47,6 @@ static __noinline u32 cgroup_weight(struct task_struct *p)
 	return found;
 }
 
-static __always_inline struct sy_settings settings_of(u32 weight)
-{
-	struct sy_settings settings = {
-		.weight = sy_max((u64)weight * SY_WEIGHT_DEFAULT / CGROUP_WEIGHT_DFL, 1),
-	};
-
-	return settings;
-}
-
 /* With the host's lock held, and the vCPU's queue's if it has one: the set of pCPUs that a thread may use, of those
  * that are there. */
 static __always_inline void allow(u32 vcpu, const struct cpumask *mask)
@@ -68,20 +62,31 @@ static __always_inline void allow(u32 vcpu, const struct cpumask *mask)
 	}
 }
 
-/* With the host's lock held: the domain of the process, made if it is not there. SY_NONE: no slot is free. */
-static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
+/* With the host's lock held: the domain of the process, or SY_NONE. */
+static __always_inline u32 domain_of(s32 pid)
 {
-	struct sy_settings settings = settings_of(weight);
 	u32 place = 0, found;
+
+	while ((found = host_next_accounted(&engine, &place)) != SY_NONE)
+		if (domain_at(found)->pid == pid)
+			break;
+	return found;
+}
+
+/* With the host's lock held: a vCPU joins the domain of its process, made if it is not there. SY_NONE: no slot is free. */
+static __always_inline u32 join_domain(s32 pid, u32 weight, u64 now)
+{
+	struct sy_settings settings = {
+		.weight = sy_max((u64)weight * SY_WEIGHT_DEFAULT / CGROUP_WEIGHT_DFL, 1),
+	};
+	u32 found = domain_of(pid);
 	struct domain *d;
 
-	while ((found = host_next_accounted(&engine, &place)) != SY_NONE) {
-		if (domain_at(found)->pid == pid) {
-			host_lock_domain(&engine, found);
-			domain_at(found)->engine.state.vcpus++;
-			host_unlock_domain(&engine, found);
-			return found;
-		}
+	if (found != SY_NONE) {
+		host_lock_domain(&engine, found);
+		domain_at(found)->engine.state.vcpus++;
+		host_unlock_domain(&engine, found);
+		return found;
 	}
 	if (free_domains.first) {
 		found = free_domains.first - 1;
@@ -95,7 +100,6 @@ static __always_inline u32 find_domain(s32 pid, u32 weight, u64 now)
 	/* But for its lock. */
 	__builtin_memset(&d->engine, 0, sizeof(*d) - __builtin_offsetof(struct domain, engine));
 	d->pid = pid;
-	d->cgroup_weight = weight;
 	d->samples.sampled.interval_ns = now;
 	insert_after(&accounted, OF_DOMAINS, found, accounted.last);
 	engine_domain_begin(&engine, found, &settings, 1, now);

@@ -25,6 +25,8 @@ pub enum KvmError {
     Ejected {
         /// The kernel's kind of reason.
         kind: u32,
+        /// What the kernel asks for, if anything: `enum scx_exit_code`.
+        code: i64,
         /// The kernel's reason.
         reason: String,
         /// More of it.
@@ -64,7 +66,7 @@ impl fmt::Display for KvmError {
             KvmError::Refused(what, error) => {
                 write!(formatter, "the kernel did not {what}: {error}")
             }
-            KvmError::Ejected { kind, reason, message } => {
+            KvmError::Ejected { kind, reason, message, .. } => {
                 write!(formatter, "the kernel schedules by itself again: {reason} ({kind})")?;
                 if !message.is_empty() {
                     write!(formatter, ": {message}")?;
@@ -73,6 +75,15 @@ impl fmt::Display for KvmError {
             }
             KvmError::NotRunning => write!(formatter, "no `steelyard kvm run` is running here"),
         }
+    }
+}
+
+impl KvmError {
+    /// Whether the kernel put an end to a scheduler that it wants to begin anew, since CPUs have come or gone.
+    pub fn asks_for_restart(&self) -> bool {
+        /// `SCX_ECODE_ACT_RESTART` of the kernel.
+        const RESTART: i64 = 1 << 48;
+        matches!(self, KvmError::Ejected { code, .. } if code & RESTART != 0)
     }
 }
 

@@ -1,30 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the scheduler, and takes it away again.
 
+use std::collections::HashMap;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, set_print};
+use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, ProgramInput, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
 use steelyard_policy::Policy;
 use steelyard_policy::ffi::sy_wants_packets;
 use steelyard_recording::Packets;
+use steelyard_simulator::limits;
 
-use crate::skeleton::scheduler::types::bss;
+use crate::asked::{Asked, Thread, asked};
+use crate::skeleton::scheduler::types::{bss, vcpu};
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
+use crate::status::BLOCKED;
 use crate::topology::{CPUS, Numbers, groups};
-use crate::{KvmError, as_core, check, text};
+use crate::{KvmError, as_core, check, now_ns, text};
 
 /// The list of CPUs on which tasks can run.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// How often CPUs have come or gone.
+const HOTPLUGS: &str = "/sys/kernel/sched_ext/hotplug_seq";
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it finds anew what control groups ask for, beside when a domain begins.
+const ASK: Duration = Duration::from_secs(1);
+/// Where control groups are mounted.
+const GROUPS: &str = "/sys/fs/cgroup";
 
 /// How to run.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +53,12 @@ pub struct Scheduler {
     _link: Link,
     /// If the policy asks for them.
     packets: Option<Packets>,
+    /// What was asked last, by the process of the domain.
+    told: HashMap<i32, Asked>,
+    /// When that was found.
+    asked: Instant,
+    /// What a vCPU's blocked time was then, by its thread, and when.
+    blocked: HashMap<i32, (u64, u64)>,
 }
 
 impl Scheduler {
@@ -54,12 +70,14 @@ impl Scheduler {
         let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
         set_print(Some((PrintLevel::Debug, print)));
         check::host()?;
-        // Lives as long as the process: the skeleton borrows it, and is never loaded twice.
+        // Lives as long as the process: the skeleton borrows it. It is a few bytes for each beginning.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut builder = SteelyardSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
         let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
+        // If that is another when the program is there, the kernel ends it at once, and asks for a new beginning.
+        open.struct_ops.steelyard_ops_mut().hotplug_seq = hotplugs();
         let count = cpus()?;
         let numbers = number_pcpus(count);
         if options.verbose {
@@ -107,17 +125,25 @@ impl Scheduler {
             .attach_struct_ops()
             .map_err(|error| KvmError::Refused("start the scheduler", error))?;
         let asked = sy_wants_packets(policy.parameters());
-        Ok(Scheduler { skeleton, _link: link, packets: asked.then(Packets::default) })
+        Ok(Scheduler {
+            skeleton,
+            _link: link,
+            packets: asked.then(Packets::default),
+            told: HashMap::new(),
+            asked: Instant::now(),
+            blocked: HashMap::new(),
+        })
     }
 
     /// Waits until `stop` says so.
     ///
     /// # Errors
-    /// [`KvmError::Ejected`] if the kernel puts an end to it before that.
+    /// [`KvmError::Ejected`] if the kernel puts an end to it before that; [`KvmError::Refused`].
     pub fn wait(&mut self, stop: impl Fn() -> bool) -> Result<(), KvmError> {
         while !stop() {
             self.check()?;
             self.tell_packets();
+            self.tell_asked()?;
             sleep(LOOK);
         }
         self.check()
@@ -143,6 +169,61 @@ impl Scheduler {
         }
     }
 
+    /// Tells the program what control groups ask for its domains, where that is something else now.
+    fn tell_asked(&mut self) -> Result<(), KvmError> {
+        let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
+        // SAFETY: the pointers are to fields of the map's memory, which the kernel changes.
+        let pids =
+            || state.domains.iter().map(|it| unsafe { ptr::read_volatile(&raw const it.pid) });
+        let is_new = pids().any(|pid| pid != 0 && !self.told.contains_key(&pid));
+        if !is_new && self.asked.elapsed() < ASK {
+            return Ok(());
+        }
+        self.asked = Instant::now();
+        let mut domains: Vec<(usize, i32, Vec<Thread>)> = vec![];
+        for (slot, pid) in pids().enumerate().filter(|&(_, pid)| pid != 0) {
+            domains.push((slot, pid, vec![]));
+        }
+        let mut blocked = HashMap::new();
+        for vcpu in &state.vcpus {
+            // SAFETY: as above; the numbers may be of different times, and none is relied on.
+            let (tid, slot, blocked_ns) = unsafe {
+                let vcpu = ptr::read_volatile(vcpu);
+                (vcpu.pid, vcpu.engine.domain as usize, blocked_ns(&vcpu, now_ns()))
+            };
+            let Ok(at) = domains.binary_search_by_key(&slot, |it| it.0) else { continue };
+            if tid != 0 {
+                let activity = activity(self.blocked.get(&tid).copied(), (blocked_ns, now_ns()));
+                blocked.insert(tid, (blocked_ns, now_ns()));
+                domains[at].2.push(Thread { tid, activity });
+            }
+        }
+        self.blocked = blocked;
+        let domains: Vec<_> = domains.into_iter().map(|(_, pid, vcpus)| (pid, vcpus)).collect();
+        let weights = limits::WEIGHT.least..=limits::WEIGHT.most;
+        let asked = asked(Path::new("/proc"), Path::new(GROUPS), &domains, weights);
+        let asked: HashMap<_, _> = domains.iter().map(|it| it.0).zip(asked).collect();
+        for (&pid, &asked) in &asked {
+            if self.told.get(&pid) != Some(&asked) {
+                self.tell(pid, asked)?;
+            }
+        }
+        self.told = asked;
+        Ok(())
+    }
+
+    /// Asks this of the domain of a process; it may have ended.
+    fn tell(&mut self, pid: i32, Asked { weight, cap_percent }: Asked) -> Result<(), KvmError> {
+        let failed = |error| KvmError::Refused("take what control groups ask for", error);
+        if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
+            state.asked.pid = pid;
+            state.asked.settings.weight = weight;
+            state.asked.settings.cap_percent = cap_percent.min(limits::CAP_PERCENT.most);
+        }
+        self.skeleton.progs.steelyard_ask.test_run(ProgramInput::default()).map_err(failed)?;
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), KvmError> {
         let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointer is to a field of the map's memory, which the kernel changes.
@@ -160,7 +241,27 @@ fn tell(_: PrintLevel, words: String) {
 }
 
 fn ejected(state: &bss, kind: u32) -> KvmError {
-    KvmError::Ejected { kind, reason: text(&state.exit_reason), message: text(&state.exit_message) }
+    KvmError::Ejected {
+        kind,
+        code: state.exit_code,
+        reason: text(&state.exit_reason),
+        message: text(&state.exit_message),
+    }
+}
+
+/// For how long a vCPU has had nothing to do by now.
+fn blocked_ns(vcpu: &vcpu, now_ns: u64) -> u64 {
+    let lasts = vcpu.engine.status == BLOCKED;
+    let since_ns = if lasts { now_ns.saturating_sub(vcpu.engine.since_ns) } else { 0 };
+    vcpu.met.blocked_ns + since_ns
+}
+
+/// Part of the time between two looks in which a vCPU had something to do; each is its blocked time and when that was.
+/// Whoever was not there before has just begun.
+fn activity(before: Option<(u64, u64)>, (blocked_ns, now_ns): (u64, u64)) -> f64 {
+    let Some((blocked_before_ns, before_ns)) = before else { return 1.0 };
+    let passed_ns = now_ns.saturating_sub(before_ns).max(1);
+    1.0 - (blocked_ns.saturating_sub(blocked_before_ns) as f64 / passed_ns as f64).min(1.0)
 }
 
 /// Fills a string of the program, all but its last byte, which stays zero.
@@ -169,6 +270,11 @@ fn write_text(to: &mut [i8], from: &str) {
     for (to, from) in to[..room].iter_mut().zip(from.bytes()) {
         *to = from as i8;
     }
+}
+
+/// 0, which the kernel does not look at, if it does not say.
+fn hotplugs() -> u64 {
+    fs::read_to_string(HOTPLUGS).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Possible CPUs of this host; the kernel's numbers are below this.
@@ -209,12 +315,21 @@ fn contains(list: &str, cpu: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::contains;
+    use super::{activity, contains};
 
     #[test]
     fn lists_of_cpus_are_read() {
         let there: Vec<_> = (0..12).filter(|&cpu| contains("0-2,5,8-9\n", cpu)).collect();
         assert_eq!(there, [0, 1, 2, 5, 8, 9]);
         assert!(!contains("", 0));
+    }
+    #[test]
+    fn activity_is_what_was_not_blocked() {
+        assert_eq!(activity(None, (5, 5)), 1.0);
+        assert_eq!(activity(Some((100, 1000)), (350, 2000)), 0.75);
+        assert_eq!(activity(Some((100, 1000)), (1100, 2000)), 0.0);
+        // Another vCPU has that number now; the clock stood still.
+        assert_eq!(activity(Some((100, 1000)), (0, 2000)), 1.0);
+        assert_eq!(activity(Some((100, 1000)), (200, 1000)), 0.0);
     }
 }

@@ -4,6 +4,7 @@
 //! Without the feature `bpf`, which needs clang and libelf, this crate is empty.
 #![cfg(feature = "bpf")]
 
+mod asked;
 mod check;
 mod error;
 mod host;

@@ -24,7 +24,7 @@ const TABLES: (&str, usize) =
 const CONSTANTS: (&str, usize) =
     ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 128]>());
 /// `enum engine_status`
-const BLOCKED: u32 = 0;
+pub const BLOCKED: u32 = 0;
 const WAITING: u32 = 1;
 const RUNNING: u32 = 2;
 
@@ -54,8 +54,10 @@ pub struct DomainStatus {
     pub name: String,
     /// Number of its process.
     pub pid: i32,
-    /// Weight asked for, from `cpu.weight`: 256 stands for 100.
+    /// Weight asked for beside all others: as their control groups divide the host, 256 being the usual one.
     pub weight: u64,
+    /// Cap asked for, by quotas of control groups, in percent of one pCPU; 0: none.
+    pub cap_percent: u64,
     /// Weight in effect now.
     pub weight_now: u64,
     /// Slice in effect now, if not that of the discipline.
@@ -218,6 +220,7 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
                 .unwrap_or_else(|| name(&format!("/proc/{}/comm", domain.pid))),
             pid: domain.pid,
             weight: domain.engine.state.settings.weight,
+            cap_percent: domain.engine.state.settings.cap_percent,
             weight_now: domain.engine.state.weight,
             slice_now_ns: (domain.engine.state.slice_ns != 0)
                 .then_some(domain.engine.state.slice_ns),
@@ -333,10 +336,17 @@ impl Status {
             "class"
         );
         for domain in domains {
-            let DomainStatus { name, pid, weight, weight_now, resets, times, vcpus, .. } = domain;
-            let name = told(name);
-            let _ =
-                writeln!(out, "{name} ({pid}): weight {weight}, now {weight_now}; {resets} resets");
+            let DomainStatus { pid, weight, weight_now, cap_percent, resets, times, vcpus, .. } =
+                domain;
+            let name = told(&domain.name);
+            let cap = match cap_percent {
+                0 => String::new(),
+                cap => format!("cap {cap} %, "),
+            };
+            let _ = writeln!(
+                out,
+                "{name} ({pid}): weight {weight}, now {weight_now}; {cap}{resets} resets"
+            );
             for vcpu in vcpus {
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
                 let class = vcpu.class.unwrap_or_default();
@@ -404,6 +414,7 @@ mod tests {
             pid: 1_234_567,
             weight: 256,
             weight_now: 65_535,
+            cap_percent: 409_600,
             slice_now_ns: None,
             packets: 0,
             resets: 1_234_567,

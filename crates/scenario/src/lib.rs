@@ -8,7 +8,6 @@ mod diagnostic;
 mod document;
 mod file;
 mod follower;
-mod groups;
 mod host;
 mod import;
 mod known;

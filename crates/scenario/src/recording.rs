@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_policy::Policy;
+use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::{
     Figures, History, Open, OtherRun, Placement, Snapshot, Structure, Tally, ThreadEvents, Wake,
     Who, merged,
@@ -24,7 +25,6 @@ use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workloa
 use steelyard_simulator::{Usable, entitle};
 
 use crate::causes::{Causes, Load};
-use crate::groups::{Groups, Member};
 use crate::priority;
 use crate::rest::{OtherThread, Rest, rest_of_the_host};
 

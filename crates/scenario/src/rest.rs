@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::{Figures, Group, Placement};
 use steelyard_simulator::measure::{TimeMeasure, Waits};
 use steelyard_simulator::units::CpuSet;
 
 use crate::causes::Load;
-use crate::groups::{Groups, Member};
 use crate::priority;
 
 /// A thread that is no vCPU.

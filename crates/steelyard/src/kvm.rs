@@ -16,8 +16,9 @@ pub enum Command {
     /// Schedule the vCPUs of this host by a policy, until Ctrl-C.
     ///
     /// Every thread that runs a vCPU of KVM is scheduled by the policy; its process is the domain,
-    /// whose weight is the `cpu.weight` of its control group. Other tasks take turns with the vCPUs.
-    /// When this ends, in whatever way, the kernel schedules by itself again.
+    /// whose weight and cap are those of its control groups, `cpu.weight` and `cpu.max`. Other tasks
+    /// take turns with the vCPUs. When this ends, in whatever way, the kernel schedules by itself
+    /// again.
     Run {
         /// Policy, such as credit2, credit@xen-4.20 or credit2+load-weight; all but sedf.
         // Governors may be added to these.
@@ -63,11 +64,18 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             };
             // A signal is how it is ended.
             interrupt.until_asked(|asked| {
-                let mut scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
-                terminal::note(&format!(
-                    "{policy} schedules the vCPUs of this host; Ctrl-C ends it"
-                ));
-                scheduler.wait(|| asked.load(Ordering::Relaxed)).map_err(failure)
+                loop {
+                    let mut scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
+                    terminal::note(&format!(
+                        "{policy} schedules the vCPUs of this host; Ctrl-C ends it"
+                    ));
+                    match scheduler.wait(|| asked.load(Ordering::Relaxed)) {
+                        Err(error) if error.asks_for_restart() => {
+                            terminal::note(&format!("{error}; it begins anew"));
+                        }
+                        ended => return ended.map_err(failure),
+                    }
+                }
             })
         }
         Command::Status { json } => {

@@ -165,8 +165,6 @@ static void check_vcpu(u32 i, bool settled)
 	check_place(i, settled);
 	check_times(i, model_now);
 	check(d->pid == thread[i]->seen.tgid, "vCPU %u is in the wrong domain", i);
-	check(d->engine.state.settings.weight == settings_of(d->cgroup_weight).weight, "domain of vCPU %u: weight %llu", i,
-	      (u64)d->engine.state.settings.weight);
 	for_each_cpu(cpu) if (rqs[cpu].there)
 	{
 		check(has_bit(v->allowed, pcpu_of(cpu)) == may_use(thread[i], cpu), "vCPU %u: whether it may use CPU %u is forgotten",

@@ -3,7 +3,7 @@
  * The scheduler for Linux, as it is compiled to BPF, in a model of the kernel (ext.h, tasks.h) under an adversary: 1 to 384
  * CPUs, some of which are not there, any groups, any policy with any parameters, kernels from 6.12 on that differ in what they ask and
  * offer. Threads begin, become vCPUs, wake, block, yield, yield to each other, are pinned, may not migrate for a moment, go
- * to a class above, exit and end; weights of control groups change, the tables fill up; tasks of higher classes take CPUs;
+ * to a class above, exit and end; the loader tells what is asked of domains, the tables fill up; tasks of higher classes take CPUs;
  * kicks, timers and what a CPU has put off arrive late and in any order. CPUs do all this at the same time (fibers.h): one
  * is interrupted by others wherever it neither holds the scheduler's own lock nor works with what a run queue's lock
  * guards, between any two calls that the program makes of the kernel.
@@ -59,7 +59,7 @@ enum {
 	HOST_STEPS = 10000 /* before another host is drawn */
 };
 
-static u64 seed, step, dispatches;
+static u64 seed, step, dispatches, reaped;
 static u32 tasks_most;
 static u32 first_vcpu, first_domain; /* numbers below these are somebody else's */
 static char policy_text[128];
@@ -281,6 +281,30 @@ static void do_timer(struct fiber *f)
 	c->callback(c->map, &key, &c->timer);
 }
 
+/* The loader tells what is asked of a domain; there is one loader. */
+static void do_ask(struct fiber *f)
+{
+	static bool asking;
+	u64 before = reaped;
+	u32 domain;
+	int result;
+
+	if (asking)
+		return;
+	asking = true;
+	asked.pid = f->task->seen.tgid;
+	memset(&asked.settings, 0, sizeof(asked.settings));
+	asked.settings.weight = 1 + below(SY_WEIGHT_MAX);
+	asked.settings.cap_percent = below(2) ? 0 : 1 + below(below(4) ? 400 : SY_PERCENT_MAX);
+	point();
+	result = steelyard_ask(NULL);
+	domain = domain_of(asked.pid);
+	check(result || reaped != before ||
+		      !memcmp(&domains[domain].engine.state.settings, &asked.settings, sizeof(asked.settings)),
+	      "domain %u was not told", domain);
+	asking = false;
+}
+
 /* A task of a higher class comes or goes. */
 static void do_higher(struct fiber *f)
 {
@@ -344,6 +368,7 @@ static void do_reap(struct fiber *f)
 	if (t->there && t->dead && !t->on_cpu) {
 		CALL(CALL_NONE, cpu, t, steelyard_exit_task(&t->seen, NULL));
 		t->there = false;
+		reaped++;
 	}
 	unlock_task_rq(t, cpu);
 }
@@ -540,7 +565,7 @@ static void happen(void)
 		fork_one();
 		break;
 	case 2:
-		groups[below(GROUPS)].scx.weight = below(4) ? magnitude() % 10001 : CGROUP_WEIGHT_DFL;
+		start(do_ask, 0, t, 0);
 		if (domains_used)
 			domains[below(domains_used)].samples.packets += magnitude() >> 20;
 		break;

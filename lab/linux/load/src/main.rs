@@ -91,6 +91,10 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
         "stock" => None,
         policy => Some(start_scheduler(policy, &plan)?),
     };
+    for group in &plan.groups {
+        make_group(&group.name, group.weight, group.cap_percent)?;
+        fs::write(format!("{CGROUPS}/{}/cgroup.subtree_control", group.name), "+cpu")?;
+    }
     let mut processes = vec![];
     for domain in &plan.domains {
         processes.push(start_domain(domain, &plan)?);
@@ -104,7 +108,14 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     vm::sleep_until(start_ns)?;
     sleep(Duration::from_millis(plan.warm_up_ms));
     observer.begin();
-    sleep(Duration::from_millis(plan.length_ms));
+    let mut passed_ms = 0;
+    for change in &plan.meanwhile {
+        sleep(Duration::from_millis(change.at_ms.saturating_sub(passed_ms)));
+        passed_ms = change.at_ms;
+        fs::write(&change.file, &change.text)
+            .map_err(|error| format!("{}: {error}", change.file))?;
+    }
+    sleep(Duration::from_millis(plan.length_ms.saturating_sub(passed_ms)));
     let (elapsed_ns, threads) = observer.end();
     for (domain, process) in plan.domains.iter().zip(&mut processes) {
         if let Some(status) = process.try_wait()? {
@@ -178,10 +189,25 @@ fn said(scheduler: &mut Child) -> String {
     said.trim().to_owned()
 }
 
-fn start_domain(domain: &Domain, plan: &Plan) -> Result<Child, Box<dyn Error>> {
-    let group = format!("{CGROUPS}/{}", domain.name);
+/// Its directory.
+fn make_group(name: &str, weight: u32, cap_percent: u32) -> Result<String, Box<dyn Error>> {
+    const PERIOD_US: u32 = 100_000;
+    let group = format!("{CGROUPS}/{name}");
     fs::create_dir(&group)?;
-    fs::write(format!("{group}/cpu.weight"), (domain.weight * 100 / 256).max(1).to_string())?;
+    fs::write(format!("{group}/cpu.weight"), (weight * 100 / 256).max(1).to_string())?;
+    if cap_percent > 0 {
+        let quota_us = PERIOD_US / 100 * cap_percent;
+        fs::write(format!("{group}/cpu.max"), format!("{quota_us} {PERIOD_US}"))?;
+    }
+    Ok(group)
+}
+
+fn start_domain(domain: &Domain, plan: &Plan) -> Result<Child, Box<dyn Error>> {
+    let group = make_group(
+        &format!("{}/{}", domain.within, domain.name),
+        domain.weight,
+        domain.cap_percent,
+    )?;
     let mut process = Command::new(std::env::current_exe()?)
         .args(["vm", &serde_json::to_string(domain)?, &serde_json::to_string(&plan.vcpus_are)?])
         .stdin(Stdio::piped())

@@ -30,6 +30,32 @@ pub struct Plan {
     #[serde(default)]
     pub end: End,
     pub domains: Vec<Domain>,
+    /// Control groups beside those of the domains, which may be within.
+    #[serde(default)]
+    pub groups: Vec<Group>,
+    /// What is written into files meanwhile, in order.
+    #[serde(default)]
+    pub meanwhile: Vec<Change>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    pub name: String,
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// Of one CPU; 0: none.
+    #[serde(default)]
+    pub cap_percent: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// From the beginning of the measurement on.
+    pub at_ms: u64,
+    pub file: String,
+    pub text: String,
 }
 
 fn second_ms() -> u64 {
@@ -67,6 +93,12 @@ pub struct Domain {
     /// 256 stands for the default `cpu.weight` of 100.
     #[serde(default = "default_weight")]
     pub weight: u32,
+    /// Of one CPU; 0: none.
+    #[serde(default)]
+    pub cap_percent: u32,
+    /// The control group that its own is in; empty: the host's.
+    #[serde(default)]
+    pub within: String,
     /// CPU time between sleeps; 0: it never sleeps.
     #[serde(default)]
     pub compute_ns: u64,

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From the control groups in which threads of a Linux host were to the weights of domains, which stand side by side.
 //!
-//! A group within a group, or a thread in one, has of its weight what falls to it beside the others there. That
-//! changes as they sleep and wake; here each counts for as much as the part of the time in which it was runnable.
+//! A group within a group, or a thread in one, has of its weight what falls to it beside the others there that are
+//! runnable just then. That changes as they sleep and wake. One weight for all the time must keep two things: those side
+//! by side stand to each other as their weights do, and together they have about what the group around them has. So each
+//! has its weight out of the weights that are runnable there in the mean, as long as anybody is. Who sleeps much among
+//! others of far less weight has too much that way beside whoever is outside.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use steelyard_recording::Group;
+use crate::Group;
 
 /// A thread, and how it is held.
-pub(crate) struct Member<'a> {
+pub struct Member<'a> {
     /// The virtual machine that it is a vCPU of.
     pub domain: Option<usize>,
     /// The innermost first.
@@ -22,16 +25,19 @@ pub(crate) struct Member<'a> {
 
 /// What a domain is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Held {
+pub struct Held {
     /// Weight, 256 being the usual one.
     pub weight: f64,
     /// Whether each of its threads has that for itself.
     pub ungrouped: bool,
 }
 
+/// Who never ran counts as if he had for this part of the time.
+const LEAST_ACTIVITY: f64 = 1e-6;
+
 /// The groups of a host.
 #[derive(Default)]
-pub(crate) struct Groups(BTreeMap<u64, Node>);
+pub struct Groups(BTreeMap<u64, Node>);
 
 struct Node {
     weight: f64,
@@ -49,6 +55,7 @@ impl Groups {
     pub fn of<'a>(members: impl IntoIterator<Item = Member<'a>>) -> Groups {
         let mut groups = Groups::default();
         for Member { domain, groups: chain, weight, activity } in members {
+            let activity = counted(activity);
             for (depth, group) in chain.iter().enumerate() {
                 let node = groups.0.entry(group.id).or_insert_with(|| Node {
                     weight: f64::from(group.weight.max(1)),
@@ -57,7 +64,7 @@ impl Groups {
                     direct: 0.0,
                     domains: BTreeSet::new(),
                 });
-                node.idle *= 1.0 - activity.clamp(0.0, 1.0);
+                node.idle *= 1.0 - activity;
                 node.domains.extend(domain);
                 match depth.checked_sub(1) {
                     None => node.direct += weight * activity,
@@ -78,9 +85,7 @@ impl Groups {
         let mut outer: Option<(f64, &Group)> = None;
         for group in chain.iter().rev() {
             let own = f64::from(group.weight.max(1));
-            let weight = outer.map_or(own, |(weight, outer)| {
-                weight * part(own, self.demand(outer) - self.demand_of(group.id))
-            });
+            let weight = outer.map_or(own, |(weight, outer)| weight * own / self.runnable(outer));
             outer = Some((weight, group));
         }
         outer.map(|(weight, _)| weight)
@@ -88,12 +93,9 @@ impl Groups {
 
     /// The weight of a thread likewise.
     pub fn of_thread(&self, member: &Member<'_>) -> f64 {
-        let Member { groups, weight, activity, .. } = member;
-        match (groups.first(), self.weight(groups)) {
-            (Some(group), Some(of_group)) => {
-                of_group * part(*weight, self.demand(group) - weight * activity)
-            }
-            _ => *weight,
+        match (member.groups.first(), self.weight(member.groups)) {
+            (Some(group), Some(of_group)) => of_group * member.weight / self.runnable(group),
+            _ => member.weight,
         }
     }
 
@@ -114,7 +116,7 @@ impl Groups {
         for vcpu in vcpus {
             match vcpu.groups.len().checked_sub(common.len() + 1) {
                 None => {
-                    own += vcpu.weight * vcpu.activity;
+                    own += vcpu.weight * counted(vcpu.activity);
                     greatest = greatest.max(vcpu.weight);
                 }
                 Some(child) => _ = within.insert(vcpu.groups[child].id, vcpu.groups[child].weight),
@@ -129,6 +131,12 @@ impl Groups {
         Held { weight, ungrouped: false }
     }
 
+    /// The weights in this group that are runnable in the mean, as long as any is.
+    fn runnable(&self, group: &Group) -> f64 {
+        let idle = self.0.get(&group.id).map_or(0.0, |node| node.idle);
+        (self.demand(group) / (1.0 - idle)).max(f64::MIN_POSITIVE)
+    }
+
     /// The weights of all in this group, each by its activity.
     fn demand(&self, group: &Group) -> f64 {
         let Some(node) = self.0.get(&group.id) else { return 0.0 };
@@ -139,6 +147,10 @@ impl Groups {
     fn demand_of(&self, id: u64) -> f64 {
         self.0.get(&id).map_or(0.0, |node| node.weight * (1.0 - node.idle))
     }
+}
+
+fn counted(activity: f64) -> f64 {
+    activity.clamp(LEAST_ACTIVITY, 1.0)
 }
 
 /// The part of this weight beside that of others.
@@ -186,13 +198,23 @@ mod tests {
 
     #[test]
     fn a_group_within_a_group_divides_what_that_has() {
-        // 512 and 256 divide the slice's 256 if both never sleep; if the second is idle half the time it counts half.
+        // 512 and 256 divide the slice's 256 if both never sleep; if the second is idle half the time it counts half,
+        // and is still half of the first.
         let first = || [member(Some(0), &[A, SLICE], 1.0)];
         for (activity, weight) in [(1.0, 256.0 * 2.0 / 3.0), (0.5, 256.0 * 0.8), (0.0, 256.0)] {
-            let second = member(Some(1), &[B, SLICE], activity);
-            let groups = Groups::of(first().into_iter().chain([second]));
-            near(groups.of_domain(0, &first()).weight, weight);
+            let second = || [member(Some(1), &[B, SLICE], activity)];
+            let groups = Groups::of(first().into_iter().chain(second()));
+            let weights = [groups.of_domain(0, &first()), groups.of_domain(1, &second())];
+            assert!((weights[0].weight - weight).abs() < 1e-3, "{weights:?}");
+            near(weights[0].weight, 2.0 * weights[1].weight);
         }
+        // As long as either runs it is one of them, if both seldom do.
+        let seldom = |domain| {
+            [member(Some(domain), if domain == 0 { &[A, SLICE] } else { &[B, SLICE] }, 0.01)]
+        };
+        let groups = Groups::of(seldom(0).into_iter().chain(seldom(1)));
+        // 512 x 0.01 + 256 x 0.01 within 1 - 0.99^2
+        near(groups.of_domain(0, &seldom(0)).weight, 256.0 * 512.0 / (7.68 / 0.0199));
     }
 
     #[test]
@@ -207,8 +229,8 @@ mod tests {
         let held = groups.of_domain(0, &vcpus());
         assert!(!held.ungrouped);
         near(held.weight, 512.0 * 2.0 / 2.1);
-        // While it is runnable the emulator is the third of three.
-        near(groups.weight(&chain).unwrap(), 512.0 / 3.0);
+        // The emulator is as much as a vCPU.
+        near(groups.weight(&chain).unwrap(), 512.0 / 2.1);
     }
 
     #[test]

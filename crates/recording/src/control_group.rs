@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control groups that share out CPU time among the threads of a Linux host, of either version.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use crate::weight::Scale;
+
+/// A control group, by where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlGroup {
+    /// Of its hierarchy.
+    root: PathBuf,
+    /// From there; empty: the group of the whole host.
+    path: PathBuf,
+    scale: Scale,
+}
+
+impl ControlGroup {
+    /// The one that a thread is in.
+    ///
+    /// `thread`: its directory of `/proc`; `groups`: where control groups are mounted, `/sys/fs/cgroup`. None: it has
+    /// ended, or where it is cannot be told.
+    pub fn of_thread(thread: &Path, groups: &Path) -> Option<ControlGroup> {
+        let text = fs::read_to_string(thread.join("cgroup")).ok()?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        let of_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
+        let (controllers, path) = match lines.clone().find(|(names, _)| of_cpu(names)) {
+            Some(line) => line,
+            None => lines.find(|(names, _)| names.is_empty())?,
+        };
+        let path = Path::new(path.strip_prefix('/')?);
+        // Beyond the root of a namespace nothing can be told.
+        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+            return None;
+        }
+        // A hierarchy of several controllers is mounted under one order of them, and linked to under each name.
+        let (roots, scale) = match controllers {
+            "" => (["", "unified"], Scale::Group),
+            names => ([names, "cpu"], Scale::Shares),
+        };
+        let mut roots = roots.iter().map(|root| groups.join(root));
+        let root = roots.find(|root| root.join(path).is_dir())?;
+        Some(ControlGroup { root, path: path.to_owned(), scale })
+    }
+
+    /// From the root of its hierarchy.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// This one and those around it, the innermost first, without that of the whole host.
+    pub fn chain(&self) -> impl Iterator<Item = ControlGroup> {
+        let groups = self.path.ancestors().filter(|path| !path.as_os_str().is_empty());
+        groups.map(|path| ControlGroup { path: path.to_owned(), ..self.clone() })
+    }
+
+    /// 256 being the usual one. None: without the controller its members are those of the group around it.
+    pub fn weight(&self) -> Option<u64> {
+        let file = match self.scale {
+            Scale::Shares => "cpu.shares",
+            _ => "cpu.weight",
+        };
+        Some(self.scale.weight(self.read(file)?.trim().parse().ok()?))
+    }
+
+    /// Its quota in percent of one pCPU, at least 1; none if it has none.
+    pub fn cap_percent(&self) -> Option<u64> {
+        // -1 and `max` are none, and no numbers here.
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let (quota, period) = match self.scale {
+            Scale::Shares => {
+                let read = |file: &str| number(&self.read(file)?);
+                (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)
+            }
+            _ => {
+                let text = self.read("cpu.max")?;
+                let (quota, period) = text.trim().split_once(' ')?;
+                (number(quota)?, number(period)?)
+            }
+        };
+        Some(quota.saturating_mul(100).checked_div(period)?.max(1))
+    }
+
+    fn read(&self, file: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(&self.path).join(file)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host's `/proc/1` and `/sys/fs/cgroup` with these files.
+    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Option<ControlGroup>) {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let at = |name: &str| directory.path().join(name);
+        let group = ControlGroup::of_thread(&at("1"), &at("groups"));
+        (directory, group)
+    }
+
+    #[test]
+    fn groups_of_version_2_are_read_from_the_innermost() {
+        let (_directory, group) = host(&[
+            ("1/cgroup", "0::/machine.slice/web.scope/vcpu0\n"),
+            ("groups/machine.slice/cpu.weight", "50\n"),
+            ("groups/machine.slice/cpu.max", "max 100000\n"),
+            ("groups/machine.slice/web.scope/cpu.weight", "200\n"),
+            ("groups/machine.slice/web.scope/cpu.max", "150000 100000\n"),
+            ("groups/machine.slice/web.scope/vcpu0/cgroup.procs", ""),
+        ]);
+        let chain: Vec<_> = group.unwrap().chain().collect();
+        let paths: Vec<_> = chain.iter().map(|it| it.path().to_str().unwrap()).collect();
+        assert_eq!(
+            paths,
+            ["machine.slice/web.scope/vcpu0", "machine.slice/web.scope", "machine.slice"]
+        );
+        let weights: Vec<_> = chain.iter().map(ControlGroup::weight).collect();
+        assert_eq!(weights, [None, Some(512), Some(128)]);
+        let caps: Vec<_> = chain.iter().map(ControlGroup::cap_percent).collect();
+        assert_eq!(caps, [None, Some(150), None]);
+    }
+
+    #[test]
+    fn groups_of_version_1_are_read_where_the_controller_is() {
+        let (_directory, group) = host(&[
+            ("1/cgroup", "4:memory:/elsewhere\n3:cpuacct,cpu:/web\n0::/\n"),
+            ("groups/cpu/web/cpu.shares", "2048\n"),
+            ("groups/cpu/web/cpu.cfs_quota_us", "25000\n"),
+            ("groups/cpu/web/cpu.cfs_period_us", "50000\n"),
+        ]);
+        let group = group.unwrap();
+        assert_eq!((group.weight(), group.cap_percent()), (Some(512), Some(50)));
+        assert_eq!(group.chain().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_none() {
+        for text in
+            ["", "0::/../other\n", "0::/not-there\n", "nonsense\n", "1:cpu\n", "0::relative\n"]
+        {
+            let (_directory, group) = host(&[("1/cgroup", text), ("groups/cgroup.procs", "")]);
+            assert_eq!(group, None, "{text}");
+        }
+        let (_directory, group) = host(&[
+            ("1/cgroup", "0::/web\n"),
+            ("groups/web/cpu.weight", "many\n"),
+            ("groups/web/cpu.max", "100 0\n"),
+        ]);
+        let group = group.unwrap();
+        assert_eq!((group.weight(), group.cap_percent()), (None, None));
+    }
+}

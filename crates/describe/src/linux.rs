@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use steelyard_boundary::text::{LONGEST, short};
 use steelyard_monitor::LinuxSource;
-use steelyard_recording::weight::Scale;
+use steelyard_recording::GroupPath;
 use steelyard_scenario::{ControlGroup, DescribedDomain, HostDescription, Machine, Thread};
 use steelyard_simulator::limits;
 use steelyard_simulator::units::CpuSet;
@@ -207,49 +207,32 @@ impl Groups<'_> {
 
     /// The control group that holds a thread, or its session.
     fn of_thread(&mut self, directory: &Path, pid: u32) -> Option<u32> {
-        let text = fs::read_to_string(directory.join("cgroup")).ok()?;
-        let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-        let of_cpu = |names: &str| names.split(',').any(|name| name == "cpu");
-        let (controllers, path) = match lines.clone().find(|(names, _)| of_cpu(names)) {
-            Some(line) => line,
-            None => lines.find(|(names, _)| names.is_empty())?,
-        };
-        let path = Path::new(path.trim_start_matches('/'));
-        let version_1 = !controllers.is_empty();
-        let roots = if version_1 { vec![controllers, "cpu"] } else { vec!["", "unified"] };
-        let root = roots.iter().map(|root| self.places.groups.join(root));
-        let root = root.into_iter().find(|root| root.join(path).is_dir())?;
-        let held = self.group(&root, path, version_1);
+        let innermost = GroupPath::of_thread(directory, &self.places.groups)?;
+        let chain: Vec<_> = innermost.chain().collect();
+        let held = self.group(&chain);
         held.or_else(|| if self.sessions { self.session(pid) } else { None })
     }
 
-    /// The place of a group in the list, after those around it; none if it holds nobody together.
-    fn group(&mut self, root: &Path, path: &Path, version_1: bool) -> Option<u32> {
-        if path.as_os_str().is_empty() {
-            return None;
-        }
-        if let Some(&known) = self.known.get(path) {
+    /// The place of a group in the list, after those around it, which follow it here; none if it holds nobody together.
+    fn group(&mut self, chain: &[GroupPath]) -> Option<u32> {
+        let (group, around) = chain.split_first()?;
+        if let Some(&known) = self.known.get(group.path()) {
             return known;
         }
-        let within = path.parent().and_then(|outer| self.group(root, outer, version_1));
-        let directory = root.join(path);
-        let (file, scale) = match version_1 {
-            true => ("cpu.shares", Scale::Shares),
-            false => ("cpu.weight", Scale::Group),
-        };
-        let number = line(directory.join(file)).and_then(|text| text.parse::<u64>().ok());
-        let place = match number {
+        let within = self.group(around);
+        let place = match group.weight() {
             // Without the controller its members are those of the group around it.
             None => within,
-            Some(number) => {
-                let weight = scale.weight(number).min(limits::WEIGHT.most) as u32;
-                let cap_percent = cap_percent(&directory, version_1);
-                let name = short(&path.to_string_lossy(), LONGEST).into_owned();
+            Some(weight) => {
+                let weight = weight.min(limits::WEIGHT.most) as u32;
+                let cap_percent = group.cap_percent().unwrap_or(0);
+                let cap_percent = u32::try_from(cap_percent).unwrap_or(u32::MAX);
+                let name = short(&group.path().to_string_lossy(), LONGEST).into_owned();
                 self.told.push(ControlGroup { name, weight, cap_percent, within });
                 Some(self.told.len() as u32 - 1)
             }
         };
-        self.known.insert(path.to_owned(), place);
+        self.known.insert(group.path().to_owned(), place);
         place
     }
 
@@ -282,19 +265,4 @@ impl Groups<'_> {
         self.known.insert(path, place);
         place
     }
-}
-
-/// The quota of a group in percent of one pCPU; 0: none.
-fn cap_percent(directory: &Path, version_1: bool) -> u32 {
-    let number = |file: &str| line(directory.join(file))?.parse::<u64>().ok();
-    let quota = match version_1 {
-        // -1 is none, and no number here.
-        true => number("cpu.cfs_quota_us").zip(number("cpu.cfs_period_us")),
-        false => line(directory.join("cpu.max")).and_then(|max| {
-            let (quota, period) = max.split_once(' ')?;
-            Some((quota.parse().ok()?, period.parse().ok()?))
-        }),
-    };
-    let percent = |(quota, period): (u64, u64)| Some((100 * quota).checked_div(period)?.max(1));
-    u32::try_from(quota.and_then(percent).unwrap_or(0)).unwrap_or(u32::MAX)
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::weight::USUAL;
-use steelyard_recording::{ControlGroup, Group};
+use steelyard_recording::{Group, GroupPath};
 
 /// A vCPU, as the program has it.
 pub struct Thread {
@@ -99,23 +99,22 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn held(&mut self, process: &Path, vcpus: &[Thread]) -> Held {
-        let chain = |vcpu: &Thread| -> Vec<ControlGroup> {
+        let chain = |vcpu: &Thread| -> Vec<GroupPath> {
             let thread = process.join("task").join(vcpu.tid.to_string());
-            let innermost = ControlGroup::of_thread(&thread, self.groups);
-            innermost.iter().flat_map(ControlGroup::chain).collect()
+            let innermost = GroupPath::of_thread(&thread, self.groups);
+            innermost.iter().flat_map(GroupPath::chain).collect()
         };
         let chains: Vec<_> = vcpus.iter().map(chain).collect();
         let Some((first, others)) = chains.split_first() else {
             return Held { groups: vec![], cap_percent: None };
         };
-        let is_common = |group: &&ControlGroup| others.iter().all(|chain| chain.contains(group));
+        let is_common = |group: &&GroupPath| others.iter().all(|chain| chain.contains(group));
         let common: Vec<_> = first.iter().filter(is_common).collect();
-        let least =
-            |groups: &[ControlGroup]| groups.iter().filter_map(ControlGroup::cap_percent).min();
-        let within = |chain: &Vec<ControlGroup>| least(&chain[..chain.len() - common.len()]);
+        let least = |groups: &[GroupPath]| groups.iter().filter_map(GroupPath::cap_percent).min();
+        let within = |chain: &Vec<GroupPath>| least(&chain[..chain.len() - common.len()]);
         let together = chains.iter().map(within).sum::<Option<u64>>();
         let cap = common.iter().filter_map(|group| group.cap_percent()).chain(together).min();
-        let told = |group: &&ControlGroup| {
+        let told = |group: &&GroupPath| {
             let next = self.ids.len() as u64;
             let id = *self.ids.entry(group.path().to_owned()).or_insert(next);
             Some(Group { id, weight: u32::try_from(group.weight()?).ok()? })

@@ -9,6 +9,7 @@
 //! there is no room it is said how many they are, and all others are watched.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -24,8 +25,10 @@ use crate::interval::ProcessTimes;
 use crate::observed::Observed;
 use crate::open_files;
 use steelyard_recording::qemu;
-use steelyard_recording::weight::{self, Scale};
-use steelyard_recording::{Domain, Figures, Host, Snapshot, State, Structure, ThreadEvents, Vcpu};
+use steelyard_recording::weight;
+use steelyard_recording::{
+    Domain, Figures, GroupPath, Host, Snapshot, State, Structure, ThreadEvents, Vcpu,
+};
 
 /// A process is looked at anew, for vCPUs, weight and cap, at least every so many samples.
 const LOOK_EVERY: u64 = 10;
@@ -421,47 +424,20 @@ impl LinuxSource {
     /// chose, the least quota, and whether there are none. libvirt gives each vCPU a group of its own, whose
     /// quota is that of one.
     fn held(&self, thread: &Path, vcpus: u32) -> Held {
-        let groups = fs::read_to_string(thread.join("cgroup")).unwrap_or_default();
-        let lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-        let of_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
-        let version_1 = lines.clone().find(|(controllers, _)| of_cpu(controllers));
-        let version_2 = || lines.clone().find(|(controllers, _)| controllers.is_empty());
-        let Some((controllers, path)) = version_1.or_else(version_2) else {
+        let Some(group) = GroupPath::of_thread(thread, &self.groups) else {
             return Held::default();
         };
-        let version_1 = !controllers.is_empty();
-        // A hierarchy of several controllers is mounted under one order of them, and linked to under each name.
-        let roots = if version_1 { vec![controllers, "cpu"] } else { vec!["", "unified"] };
-        let path = Path::new(path.trim_start_matches('/'));
-        let root =
-            roots.iter().map(|root| self.groups.join(root)).find(|it| it.join(path).is_dir());
-        let Some(root) = root else { return Held::default() };
         let (mut chosen_weight, mut cap_percent, mut ungrouped) = (None, u64::MAX, true);
-        for group in path.ancestors().filter(|group| !group.as_os_str().is_empty()) {
-            let read = |file: &str| fs::read_to_string(root.join(group).join(file)).ok();
-            let number = |text: String| text.trim().parse::<u64>().ok();
-            let (file, scale) = match version_1 {
-                true => ("cpu.shares", Scale::Shares),
-                false => ("cpu.weight", Scale::Group),
-            };
-            let chosen = read(file).and_then(number);
-            ungrouped &= chosen.is_none();
+        for group in group.chain() {
+            let weight = group.weight();
+            ungrouped &= weight.is_none();
             // As it is where nobody chose one.
-            let chosen = chosen.filter(|&weight| weight != scale.figures().0);
-            chosen_weight = chosen_weight.or(chosen.map(|weight| scale.weight(weight)));
-            let quota = match version_1 {
-                // -1 is none, and no number here.
-                true => read("cpu.cfs_quota_us")
-                    .zip(read("cpu.cfs_period_us"))
-                    .map(|(quota, period)| format!("{} {}", quota.trim(), period.trim())),
-                false => read("cpu.max"),
-            };
-            if let Some(percent) = quota.and_then(|quota| quota_percent(&quota)) {
-                let of_one = group
-                    .file_name()
-                    .is_some_and(|name| name.to_str().is_some_and(|name| name.starts_with("vcpu")));
+            chosen_weight = chosen_weight.or(weight.filter(|&weight| weight != weight::USUAL));
+            if let Some(percent) = group.cap_percent() {
+                let name = group.path().file_name().and_then(OsStr::to_str).unwrap_or_default();
+                let of_one = name.starts_with("vcpu");
                 let together = if of_one { percent * u64::from(vcpus) } else { percent };
-                cap_percent = cap_percent.min(together.max(1));
+                cap_percent = cap_percent.min(together);
             }
         }
         let cap_percent = if cap_percent == u64::MAX { 0 } else { cap_percent };
@@ -535,13 +511,6 @@ impl LinuxSource {
 
 /// ENFILE and EMFILE.
 const TOO_MANY_OPEN: [Option<i32>; 2] = [Some(23), Some(24)];
-
-/// "50000 100000" in percent of one pCPU; none for "max 100000".
-fn quota_percent(text: &str) -> Option<u64> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
-    quota.saturating_mul(100).checked_div(period)
-}
 
 impl Process {
     fn vcpus(&self) -> usize {

@@ -4,8 +4,8 @@
 //! seen. A [`Recorder`] keeps them in a file, a [`Recording`] reads them back.
 
 mod column;
-mod control_group;
 mod events;
+mod group_path;
 pub mod groups;
 mod history;
 mod packets;
@@ -18,7 +18,7 @@ mod trace_events;
 pub mod weight;
 mod xentrace;
 
-pub use control_group::ControlGroup;
+pub use group_path::GroupPath;
 pub use history::{History, Open};
 pub use packets::Packets;
 pub use recording::{Ending, Recorder, Recording, RecordingError, looks_like, merged, read};

@@ -6,9 +6,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::weight::Scale;
 
-/// A control group, by where it is.
+/// Where a control group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControlGroup {
+pub struct GroupPath {
     /// Of its hierarchy.
     root: PathBuf,
     /// From there; empty: the group of the whole host.
@@ -16,12 +16,12 @@ pub struct ControlGroup {
     scale: Scale,
 }
 
-impl ControlGroup {
+impl GroupPath {
     /// The one that a thread is in.
     ///
     /// `thread`: its directory of `/proc`; `groups`: where control groups are mounted, `/sys/fs/cgroup`. None: it has
     /// ended, or where it is cannot be told.
-    pub fn of_thread(thread: &Path, groups: &Path) -> Option<ControlGroup> {
+    pub fn of_thread(thread: &Path, groups: &Path) -> Option<GroupPath> {
         let text = fs::read_to_string(thread.join("cgroup")).ok()?;
         let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
         let of_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
@@ -41,7 +41,7 @@ impl ControlGroup {
         };
         let mut roots = roots.iter().map(|root| groups.join(root));
         let root = roots.find(|root| root.join(path).is_dir())?;
-        Some(ControlGroup { root, path: path.to_owned(), scale })
+        Some(GroupPath { root, path: path.to_owned(), scale })
     }
 
     /// From the root of its hierarchy.
@@ -50,9 +50,9 @@ impl ControlGroup {
     }
 
     /// This one and those around it, the innermost first, without that of the whole host.
-    pub fn chain(&self) -> impl Iterator<Item = ControlGroup> {
+    pub fn chain(&self) -> impl Iterator<Item = GroupPath> {
         let groups = self.path.ancestors().filter(|path| !path.as_os_str().is_empty());
-        groups.map(|path| ControlGroup { path: path.to_owned(), ..self.clone() })
+        groups.map(|path| GroupPath { path: path.to_owned(), ..self.clone() })
     }
 
     /// 256 being the usual one. None: without the controller its members are those of the group around it.
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     /// A host's `/proc/1` and `/sys/fs/cgroup` with these files.
-    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Option<ControlGroup>) {
+    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Option<GroupPath>) {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = directory.path().join(name);
@@ -100,7 +100,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let at = |name: &str| directory.path().join(name);
-        let group = ControlGroup::of_thread(&at("1"), &at("groups"));
+        let group = GroupPath::of_thread(&at("1"), &at("groups"));
         (directory, group)
     }
 
@@ -120,9 +120,9 @@ mod tests {
             paths,
             ["machine.slice/web.scope/vcpu0", "machine.slice/web.scope", "machine.slice"]
         );
-        let weights: Vec<_> = chain.iter().map(ControlGroup::weight).collect();
+        let weights: Vec<_> = chain.iter().map(GroupPath::weight).collect();
         assert_eq!(weights, [None, Some(512), Some(128)]);
-        let caps: Vec<_> = chain.iter().map(ControlGroup::cap_percent).collect();
+        let caps: Vec<_> = chain.iter().map(GroupPath::cap_percent).collect();
         assert_eq!(caps, [None, Some(150), None]);
     }
 

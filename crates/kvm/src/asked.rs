@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::weight::USUAL;
 use steelyard_recording::{Group, GroupPath};
+use steelyard_simulator::limits;
 
 /// A vCPU, as the program has it.
 pub struct Thread {
@@ -43,13 +44,8 @@ struct Held {
     cap_percent: Option<u64>,
 }
 
-/// What is asked of these domains, each a process with its vCPUs, in the same order. `weights`: from 1 to the last.
-pub fn asked(
-    proc: &Path,
-    groups: &Path,
-    domains: &[(i32, Vec<Thread>)],
-    weights: std::ops::RangeInclusive<u64>,
-) -> Vec<Asked> {
+/// What is asked of these domains, each a process with its vCPUs, in the same order.
+pub fn asked(proc: &Path, groups: &Path, domains: &[(i32, Vec<Thread>)]) -> Vec<Asked> {
     let mut read = Reader { groups, ids: HashMap::new() };
     let mut held: Vec<Held> =
         domains.iter().map(|(pid, vcpus)| read.held(&proc.join(pid.to_string()), vcpus)).collect();
@@ -79,8 +75,8 @@ pub fn asked(
     let own: u64 = held.iter().map(|it| nearest(&it.groups)).sum();
     let scale = own as f64 / beside.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let answer = |(held, weight): (&Held, f64)| Asked {
-        weight: ((weight * scale).round() as u64).clamp(*weights.start(), *weights.end()),
-        cap_percent: held.cap_percent.unwrap_or(0),
+        weight: ((weight * scale).round() as u64).clamp(limits::WEIGHT.least, limits::WEIGHT.most),
+        cap_percent: held.cap_percent.unwrap_or(0).min(limits::CAP_PERCENT.most),
     };
     held.iter().zip(beside).map(answer).collect()
 }
@@ -163,7 +159,7 @@ mod tests {
                 })
                 .collect();
             let groups = self.0.path().join("groups");
-            let asked = asked(self.0.path(), &groups, &domains, 1..=65_535);
+            let asked = asked(self.0.path(), &groups, &domains);
             asked.iter().map(|it| (it.weight, it.cap_percent)).collect()
         }
     }

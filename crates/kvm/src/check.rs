@@ -9,7 +9,10 @@ use std::path::Path;
 use libbpf_rs::btf::types::{DeclTag, Func};
 use libbpf_rs::btf::{Btf, ReferencesType, TypeId};
 
+use steelyard_policy::Policy;
+
 use crate::KvmError;
+use crate::host::{cpus, verify};
 
 /// The kernel's functions that the scheduler cannot do without, as `bpf/kernel.h` declares them.
 const FUNCTIONS: [&str; 12] = [
@@ -31,21 +34,97 @@ const FUNCTIONS: [&str; 12] = [
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const OPS: &str = "/sys/kernel/sched_ext/root/ops";
 
+type Check = fn() -> Result<(), KvmError>;
+/// What must be so, in this order, and what it is called.
+const REQUIRED: [(&str, Check); 6] = [
+    ("the kernel has sched_ext", sched_ext),
+    ("privilege to load programs", privilege),
+    ("the kernel describes its types", types),
+    ("the kernel offers the functions that are needed", functions),
+    ("no other sched_ext scheduler runs", alone),
+    ("the tables hold all CPUs", || cpus().map(drop)),
+];
+
 /// What is missing here, if anything.
 pub fn host() -> Result<(), KvmError> {
-    if !Path::new(STATE).exists() {
-        return Err(KvmError::NoSchedExt);
+    REQUIRED.iter().try_for_each(|(_, check)| check())
+}
+
+/// One thing that was looked at.
+#[derive(Debug)]
+pub enum Finding {
+    /// It is as it must be.
+    Good(String),
+    /// It is not necessary, and not there: what that means.
+    Lacks(String),
+    /// It stands in the way.
+    Bad(String, KvmError),
+}
+
+/// What of this kernel and machine is as the scheduler with this policy needs it. Nothing is changed.
+pub fn check(policy: &Policy) -> Vec<Finding> {
+    let mut findings = vec![];
+    for (what, check) in REQUIRED {
+        findings.push(match check() {
+            Ok(()) => Finding::Good(what.to_owned()),
+            Err(error) => Finding::Bad(what.to_owned(), error),
+        });
     }
-    if !privileged() {
-        return Err(KvmError::NoPrivilege);
+    let is_there = |path: &str| Path::new(path).exists();
+    let groups = "/sys/fs/cgroup";
+    let version_2 = fs::read_to_string(format!("{groups}/cgroup.controllers")).unwrap_or_default();
+    let told =
+        version_2.split_whitespace().any(|it| it == "cpu") || is_there(&format!("{groups}/cpu"));
+    for (good, what, lacks) in [
+        (
+            is_there("/sys/module/kvm"),
+            "KVM is loaded",
+            "KVM is not loaded: load it first, or vCPUs are known by the names that QEMU gives them",
+        ),
+        (
+            told,
+            "control groups tell weights and quotas",
+            "no control groups with the controller cpu: all domains have the same weight",
+        ),
+    ] {
+        findings.push(if good {
+            Finding::Good(what.to_owned())
+        } else {
+            Finding::Lacks(lacks.to_owned())
+        });
     }
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(KvmError::NoBtf);
+    if findings.iter().any(|finding| matches!(finding, Finding::Bad(..))) {
+        return findings;
     }
+    let what = format!("the verifier accepts {policy}");
+    findings.push(match verify(policy) {
+        Ok(programs) => {
+            let most = programs.iter().map(|(_, instructions)| *instructions).max().unwrap_or(0);
+            Finding::Good(format!("{what}: reads at most {most} instructions of a program"))
+        }
+        Err(error) => Finding::Bad(what, error),
+    });
+    findings
+}
+
+fn sched_ext() -> Result<(), KvmError> {
+    if Path::new(STATE).exists() { Ok(()) } else { Err(KvmError::NoSchedExt) }
+}
+
+fn privilege() -> Result<(), KvmError> {
+    if privileged() { Ok(()) } else { Err(KvmError::NoPrivilege) }
+}
+
+fn types() -> Result<(), KvmError> {
+    if Path::new("/sys/kernel/btf/vmlinux").exists() { Ok(()) } else { Err(KvmError::NoBtf) }
+}
+
+fn functions() -> Result<(), KvmError> {
     let missing = missing_functions()?;
-    if !missing.is_empty() {
-        return Err(KvmError::NoFunction(missing));
-    }
+    if missing.is_empty() { Ok(()) } else { Err(KvmError::NoFunction(missing)) }
+}
+
+fn alone() -> Result<(), KvmError> {
     match fs::read_to_string(STATE) {
         Ok(state) if state.trim() != "disabled" => {
             let name = fs::read_to_string(OPS).unwrap_or(state);

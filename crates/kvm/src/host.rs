@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the scheduler, and takes it away again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -16,7 +16,6 @@ use steelyard_boundary::text::{harmless_lines, told};
 use steelyard_policy::Policy;
 use steelyard_policy::ffi::sy_wants_packets;
 use steelyard_recording::Packets;
-use steelyard_simulator::limits;
 
 use crate::asked::{Asked, Thread, asked};
 use crate::skeleton::scheduler::types::{bss, vcpu};
@@ -53,9 +52,9 @@ pub struct Scheduler {
     _link: Link,
     /// If the policy asks for them.
     packets: Option<Packets>,
-    /// What was asked last, by the process of the domain.
-    told: HashMap<i32, Asked>,
-    /// When that was found.
+    /// Processes of the domains for which it was found what is asked,
+    known: HashSet<i32>,
+    /// and when.
     asked: Instant,
     /// What a vCPU's blocked time was then, by its thread, and when.
     blocked: HashMap<i32, (u64, u64)>,
@@ -67,58 +66,7 @@ impl Scheduler {
     /// # Errors
     /// Any [`KvmError`] but [`KvmError::Ejected`]; nothing is changed then.
     pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
-        let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
-        set_print(Some((PrintLevel::Debug, print)));
-        check::host()?;
-        // Lives as long as the process: the skeleton borrows it. It is a few bytes for each beginning.
-        let storage: &'static mut MaybeUninit<OpenObject> =
-            Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut builder = SteelyardSkelBuilder::default();
-        builder.obj_builder.debug(options.verbose);
-        let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
-        // If that is another when the program is there, the kernel ends it at once, and asks for a new beginning.
-        open.struct_ops.steelyard_ops_mut().hotplug_seq = hotplugs();
-        let count = cpus()?;
-        let numbers = number_pcpus(count);
-        if options.verbose {
-            let [core, cache, node, socket] = numbers.level_pcpus;
-            eprintln!(
-                "{} numbers of pCPUs; of a core {core}, a cache {cache}, a node {node}, a socket {socket}",
-                numbers.cpus.len()
-            );
-        }
-        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            // SAFETY: both are `struct sy_policy`.
-            constants.policy_constant = unsafe { *as_core(policy.parameters()) };
-            constants.pcpus_count = numbers.cpus.len() as u32;
-            constants.cpus_count = count;
-            constants.level_pcpus = numbers.level_pcpus;
-            for (pcpu, &cpu) in numbers.cpus.iter().enumerate() {
-                let Some(cpu) = cpu else { continue };
-                // Both are below the length of the tables.
-                constants.pcpu_of_cpu[cpu as usize] = pcpu as u16;
-                constants.cpu_of_pcpu[pcpu] = cpu as u16;
-            }
-            write_text(&mut constants.policy_name, &policy.to_string());
-            #[cfg(feature = "faults")]
-            write_text(&mut constants.lost_comm, &options.lose);
-        }
-        if let Some(tables) = open.maps.bss_data.as_deref_mut() {
-            for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
-                pcpu.offline = numbers.cpus.get(number).is_none_or(Option::is_none).into();
-            }
-        }
-        let mut skeleton =
-            open.load().map_err(|error| KvmError::Refused("load the program", error))?;
-        if options.verbose {
-            for program in ProgInfoIter::default() {
-                let name = program.name.to_string_lossy();
-                if name.starts_with("steelyard_") {
-                    // The kernel gives up after a million.
-                    eprintln!("{}: {} instructions verified", told(&*name), program.verified_insns);
-                }
-            }
-        }
+        let mut skeleton = load(policy, options)?;
         let link = skeleton
             .maps
             .steelyard_ops
@@ -129,7 +77,7 @@ impl Scheduler {
             skeleton,
             _link: link,
             packets: asked.then(Packets::default),
-            told: HashMap::new(),
+            known: HashSet::new(),
             asked: Instant::now(),
             blocked: HashMap::new(),
         })
@@ -175,14 +123,19 @@ impl Scheduler {
         // SAFETY: the pointers are to fields of the map's memory, which the kernel changes.
         let pids =
             || state.domains.iter().map(|it| unsafe { ptr::read_volatile(&raw const it.pid) });
-        let is_new = pids().any(|pid| pid != 0 && !self.told.contains_key(&pid));
+        let is_new = pids().any(|pid| pid != 0 && !self.known.contains(&pid));
         if !is_new && self.asked.elapsed() < ASK {
             return Ok(());
         }
         self.asked = Instant::now();
         let mut domains: Vec<(usize, i32, Vec<Thread>)> = vec![];
+        let mut has = vec![];
         for (slot, pid) in pids().enumerate().filter(|&(_, pid)| pid != 0) {
             domains.push((slot, pid, vec![]));
+            // SAFETY: as above.
+            let settings =
+                unsafe { ptr::read_volatile(&raw const state.domains[slot].engine.state.settings) };
+            has.push(Asked { weight: settings.weight, cap_percent: settings.cap_percent });
         }
         let mut blocked = HashMap::new();
         for vcpu in &state.vcpus {
@@ -200,15 +153,13 @@ impl Scheduler {
         }
         self.blocked = blocked;
         let domains: Vec<_> = domains.into_iter().map(|(_, pid, vcpus)| (pid, vcpus)).collect();
-        let weights = limits::WEIGHT.least..=limits::WEIGHT.most;
-        let asked = asked(Path::new("/proc"), Path::new(GROUPS), &domains, weights);
-        let asked: HashMap<_, _> = domains.iter().map(|it| it.0).zip(asked).collect();
-        for (&pid, &asked) in &asked {
-            if self.told.get(&pid) != Some(&asked) {
+        let asked = asked(Path::new("/proc"), Path::new(GROUPS), &domains);
+        self.known = domains.iter().map(|it| it.0).collect();
+        for ((pid, _), (asked, has)) in domains.into_iter().zip(asked.into_iter().zip(has)) {
+            if asked != has {
                 self.tell(pid, asked)?;
             }
         }
-        self.told = asked;
         Ok(())
     }
 
@@ -218,7 +169,7 @@ impl Scheduler {
         if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
             state.asked.pid = pid;
             state.asked.settings.weight = weight;
-            state.asked.settings.cap_percent = cap_percent.min(limits::CAP_PERCENT.most);
+            state.asked.settings.cap_percent = cap_percent;
         }
         self.skeleton.progs.steelyard_ask.test_run(ProgramInput::default()).map_err(failed)?;
         Ok(())
@@ -233,6 +184,76 @@ impl Scheduler {
         }
         Err(ejected(state, kind))
     }
+}
+
+/// Has the kernel load the program, which changes nothing yet.
+fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, KvmError> {
+    let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
+    set_print(Some((PrintLevel::Debug, print)));
+    check::host()?;
+    // Lives as long as the process: the skeleton borrows it. It is a few bytes for each beginning.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut builder = SteelyardSkelBuilder::default();
+    builder.obj_builder.debug(options.verbose);
+    let mut open = builder.open(storage).map_err(|error| KvmError::Refused("open", error))?;
+    // If that is another when the program is there, the kernel ends it at once, and asks for a new beginning.
+    open.struct_ops.steelyard_ops_mut().hotplug_seq = hotplugs();
+    let count = cpus()?;
+    let numbers = number_pcpus(count);
+    if options.verbose {
+        let [core, cache, node, socket] = numbers.level_pcpus;
+        eprintln!(
+            "{} numbers of pCPUs; of a core {core}, a cache {cache}, a node {node}, a socket {socket}",
+            numbers.cpus.len()
+        );
+    }
+    if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+        // SAFETY: both are `struct sy_policy`.
+        constants.policy_constant = unsafe { *as_core(policy.parameters()) };
+        constants.pcpus_count = numbers.cpus.len() as u32;
+        constants.cpus_count = count;
+        constants.level_pcpus = numbers.level_pcpus;
+        for (pcpu, &cpu) in numbers.cpus.iter().enumerate() {
+            let Some(cpu) = cpu else { continue };
+            // Both are below the length of the tables.
+            constants.pcpu_of_cpu[cpu as usize] = pcpu as u16;
+            constants.cpu_of_pcpu[pcpu] = cpu as u16;
+        }
+        write_text(&mut constants.policy_name, &policy.to_string());
+        #[cfg(feature = "faults")]
+        write_text(&mut constants.lost_comm, &options.lose);
+    }
+    if let Some(tables) = open.maps.bss_data.as_deref_mut() {
+        for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
+            pcpu.offline = numbers.cpus.get(number).is_none_or(Option::is_none).into();
+        }
+    }
+    let skeleton = open.load().map_err(|error| KvmError::Refused("load the program", error))?;
+    if options.verbose {
+        for (name, instructions) in verified() {
+            // The kernel gives up after a million.
+            eprintln!("{}: {instructions} instructions verified", told(&name));
+        }
+    }
+    Ok(skeleton)
+}
+
+/// Programs of the scheduler that the kernel has, with how many instructions its verifier has read of each.
+fn verified() -> Vec<(String, u32)> {
+    ProgInfoIter::default()
+        .map(|program| (program.name.to_string_lossy().into_owned(), program.verified_insns))
+        .filter(|(name, _)| name.starts_with("steelyard_"))
+        .collect()
+}
+
+/// Whether the kernel's verifier accepts the program with this policy: how many instructions it has read of each of its
+/// programs. Nothing is changed.
+///
+/// # Errors
+/// Those of [`Scheduler::start`].
+pub fn verify(policy: &Policy) -> Result<Vec<(String, u32)>, KvmError> {
+    let _loaded = load(policy, &Options::default())?;
+    Ok(verified())
 }
 
 /// What libbpf says; the verifier's words are among it, and of others the names of what they loaded.
@@ -278,7 +299,7 @@ fn hotplugs() -> u64 {
 }
 
 /// Possible CPUs of this host; the kernel's numbers are below this.
-fn cpus() -> Result<u32, KvmError> {
+pub fn cpus() -> Result<u32, KvmError> {
     let most = most_pcpus();
     let count = libbpf_rs::num_possible_cpus().unwrap_or(1);
     match u32::try_from(count) {
@@ -294,7 +315,7 @@ fn number_pcpus(count: u32) -> Numbers {
     Numbers::new(&online, |cpu| groups(Path::new(CPUS), cpu), most_pcpus())
 }
 
-fn most_pcpus() -> usize {
+pub fn most_pcpus() -> usize {
     length(|tables: &bss| &tables.pcpus)
 }
 

@@ -25,6 +25,7 @@ mod skeleton {
     }
 }
 
+pub use check::{Finding, check};
 pub use error::KvmError;
 pub use host::{Options, Scheduler};
 pub use observer::{

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use steelyard_kvm::{KvmError, Options, Scheduler, status};
+use steelyard_kvm::{Finding, KvmError, Options, Scheduler, check, status};
 
 use crate::arguments::Offering;
 use crate::failure::Failure;
@@ -38,6 +38,15 @@ pub enum Command {
         #[cfg(feature = "faults")]
         #[arg(long, value_name = "NAME", default_value = "")]
         lose: String,
+    },
+    /// Say whether `run` would work on this kernel and machine, and change nothing.
+    ///
+    /// The kernel's verifier is asked as well. The exit code is 1 if something stands in the way.
+    Check {
+        /// Policy, as of `run`.
+        #[arg(short, long, value_name = "P", default_value = "credit2", hide_possible_values = true,
+            value_parser = Offering(|| policies::names().collect()))]
+        policy: String,
     },
     /// Show what each domain and vCPU has got from the running policy.
     Status {
@@ -77,6 +86,20 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
                     }
                 }
             })
+        }
+        Command::Check { policy } => {
+            let findings = check(&steelyard_scenario::policy(policy, &[])?);
+            let line = |finding: &Finding| match finding {
+                Finding::Good(what) => format!("good   {what}\n"),
+                Finding::Lacks(what) => format!("lacks  {what}\n"),
+                Finding::Bad(what, error) => format!("BAD    {what}: {error}\n"),
+            };
+            terminal::print(&findings.iter().map(line).collect::<String>())?;
+            let bad = findings.into_iter().find_map(|finding| match finding {
+                Finding::Bad(_, error) => Some(error),
+                _ => None,
+            });
+            bad.map_or(Ok(()), |error| Err(failure(error)))
         }
         Command::Status { json } => {
             let status = status().map_err(failure)?;

@@ -109,12 +109,20 @@ HOST_FN struct pcpu *pcpu_at(u32 pcpu)
 	return &pcpus[pcpu & (MAX_PCPUS - 1)];
 }
 
-/* The engine's number of a CPU, the kernel's of a pCPU that is there. */
+/*
+ * The engine's number of a CPU. SY_NONE: it comes online just now. The kernel's own threads run there before it ends the
+ * scheduler.
+ */
 HOST_FN u32 pcpu_of(u32 cpu)
 {
+	u32 pcpu;
+
 	barrier_var(cpu);
-	return pcpu_of_cpu[cpu & (MAX_PCPUS - 1)];
+	pcpu = pcpu_of_cpu[cpu & (MAX_PCPUS - 1)];
+	return pcpu == NO_PCPU ? SY_NONE : pcpu;
 }
+
+/* The kernel's number of a pCPU that is there. */
 
 HOST_FN u32 kernel_cpu(u32 pcpu)
 {

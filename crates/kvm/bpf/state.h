@@ -12,6 +12,8 @@
 #define MAX_VCPUS 4096
 #define MAX_DOMAINS 1024
 #define MAX_PCPUS 512
+/* Instead of a pCPU's number: the CPU was not online as the scheduler was loaded. */
+#define NO_PCPU 0xffff
 #define PCPU_WORDS (MAX_PCPUS / 64)
 #define VCPU_WORDS (MAX_VCPUS / 64)
 

@@ -326,11 +326,11 @@ static __always_inline void enqueue_other(struct task_struct *p, u64 enq_flags)
 	}
 	scx_bpf_dsq_insert(p, OTHERS_DSQ, OTHER_SLICE_NS, enq_flags);
 	if (wakes) {
-		u32 cpu = scx_bpf_task_cpu(p);
-		struct pcpu *c = pcpu_at(pcpu_of(cpu));
+		u32 cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
+		struct pcpu *c = pcpu_at(pcpu);
 
 		/* Where one of them runs it is a vCPU's turn next. */
-		if (!c->engine.occupied) {
+		if (pcpu != SY_NONE && !c->engine.occupied) {
 			c->other_had_turn = 0;
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		}
@@ -389,7 +389,7 @@ void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (is_lost(p))
 		return;
-	if (!index || (!*index && (must_stay(p) || !looks_like_vcpu(p)))) {
+	if (!index || pcpu_of(scx_bpf_task_cpu(p)) == SY_NONE || (!*index && (must_stay(p) || !looks_like_vcpu(p)))) {
 		enqueue_other(p, enq_flags);
 		return;
 	}
@@ -429,6 +429,10 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 	bool goes_on = prev && prev->scx.flags & SCX_TASK_QUEUED;
 	u32 ran = goes_on ? vcpu_of(prev) : SY_NONE, chosen;
 
+	if (pcpu == SY_NONE) {
+		scx_bpf_dsq_move_to_local(OTHERS_DSQ);
+		return;
+	}
 	/* In turns, so that neither vCPUs nor other tasks can keep each other waiting. */
 	if (!c->other_had_turn && scx_bpf_dsq_move_to_local(OTHERS_DSQ)) {
 		c->other_had_turn = 1;
@@ -455,6 +459,8 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 	u32 vcpu = vcpu_of(p), cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
 	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
 
+	if (pcpu == SY_NONE)
+		return;
 	if (vcpu == SY_NONE) {
 		if (!c->occupied)
 			occupy(pcpu, SY_NONE);
@@ -477,7 +483,7 @@ void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
 	/* Else the kernel would keep it for this pCPU. */
 	set_slice(p, 0);
 	vcpu_at(vcpu)->unasked = 1;
-	if (pcpu_at(pcpu)->engine.current == vcpu)
+	if (pcpu != SY_NONE && pcpu_at(pcpu)->engine.current == vcpu)
 		occupy(pcpu, vcpu);
 }
 
@@ -499,7 +505,7 @@ bool BPF_PROG(steelyard_yield, struct task_struct *from, struct task_struct *to)
 {
 	u32 vcpu = vcpu_of(from), pcpu = pcpu_of(scx_bpf_task_cpu(from));
 
-	if (vcpu == SY_NONE || let_others(vcpu, pcpu, to))
+	if (vcpu == SY_NONE || pcpu == SY_NONE || let_others(vcpu, pcpu, to))
 		set_slice(from, 0);
 	return to != NULL;
 }
@@ -517,7 +523,10 @@ void BPF_PROG(steelyard_set_cpumask, struct task_struct *p, const struct cpumask
 SEC("struct_ops/steelyard_cpu_release")
 void BPF_PROG(steelyard_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	occupy(pcpu_of(cpu), SY_NONE);
+	u32 pcpu = pcpu_of(cpu);
+
+	if (pcpu != SY_NONE)
+		occupy(pcpu, SY_NONE);
 	if (bpf_ksym_exists(scx_bpf_reenqueue_local))
 		scx_bpf_reenqueue_local();
 }

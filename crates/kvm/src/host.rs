@@ -35,6 +35,9 @@ const ASK: Duration = Duration::from_secs(1);
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
 
+/// Instead of a pCPU's number, as in `bpf/state.h`.
+const NO_PCPU: u16 = 0xffff;
+
 /// How to run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -213,6 +216,7 @@ fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, Kv
         constants.pcpus_count = numbers.cpus.len() as u32;
         constants.cpus_count = count;
         constants.level_pcpus = numbers.level_pcpus;
+        constants.pcpu_of_cpu.fill(NO_PCPU);
         for (pcpu, &cpu) in numbers.cpus.iter().enumerate() {
             let Some(cpu) = cpu else { continue };
             // Both are below the length of the tables.

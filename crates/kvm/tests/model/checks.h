@@ -186,7 +186,7 @@ static void check_vcpu(u32 i, bool settled)
 static void check_pcpu(u32 cpu, bool settled)
 {
 	u32 i = pcpu_of(cpu);
-	const struct pcpu *c = &pcpus[i];
+	const struct pcpu *c = pcpu_at(i);
 	const struct run_queue *rq = &rqs[cpu];
 	u64 due_ns = c->slice_end_ns;
 

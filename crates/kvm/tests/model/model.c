@@ -305,6 +305,20 @@ static void do_ask(struct fiber *f)
 	asking = false;
 }
 
+/* A CPU comes online: a thread of the kernel's runs there before that is told. */
+static void do_comes(struct fiber *f)
+{
+	static struct task coming = { .seen.flags = PF_KTHREAD };
+	bool goes_on = below(2);
+
+	coming.seen.thread_info.cpu = f->cpu;
+	steelyard_running(&coming.seen);
+	point();
+	steelyard_stopping(&coming.seen, goes_on);
+	if (!goes_on)
+		steelyard_quiescent(&coming.seen, DEQ_SLEEP);
+}
+
 /* A task of a higher class comes or goes. */
 static void do_higher(struct fiber *f)
 {
@@ -554,6 +568,8 @@ static void happen(void)
 	struct task *t = some_task();
 	u32 cpu = below(cpus), busy = busy_cpu(cpu);
 
+	if (!rqs[cpu].there)
+		start(do_comes, cpu, NULL, 0);
 	while (!rqs[cpu].there)
 		cpu = (cpu + 1) % cpus;
 	switch (below(32)) {
@@ -713,7 +729,7 @@ static void draw_numbers(void)
 		pcpus[pcpu].offline = 1;
 	for_each_cpu(cpu)
 	{
-		pcpu = rqs[cpu].there ? below(count) : 0;
+		pcpu = rqs[cpu].there ? below(count) : NO_PCPU;
 		while (rqs[cpu].there && !pcpus[pcpu].offline)
 			pcpu = (pcpu + 1) % count;
 		((volatile u16 *)pcpu_of_cpu)[cpu] = pcpu;

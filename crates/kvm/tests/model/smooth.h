@@ -102,7 +102,7 @@ static void wake_and_block(void)
 	smooth = false;
 	settle();
 	for_each_cpu(i)
-		waited[i] &= pcpus[pcpu_of(i)].engine.current == SY_NONE;
+		waited[i] &= pcpu_at(pcpu_of(i))->engine.current == SY_NONE;
 }
 
 static void pass_smoothly(void)
@@ -120,7 +120,7 @@ static void pass_smoothly(void)
 		settle();
 		check_all(true);
 		for_each_cpu(i)
-			slice_ns = sy_max(slice_ns, sy_min(pcpus[pcpu_of(i)].slice_ns, TIMER_MAX_NS));
+			slice_ns = sy_max(slice_ns, sy_min(pcpu_at(pcpu_of(i))->slice_ns, TIMER_MAX_NS));
 		check_nobody_starves(since_ns, slice_ns);
 		wake_and_block();
 		model_now = next_event_ns();

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
+use sd_notify::{NotifyState, notify};
 use steelyard_kvm::{Finding, KvmError, Options, Scheduler, check, status};
 
 use crate::arguments::Offering;
@@ -78,7 +79,12 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
                     terminal::note(&format!(
                         "{policy} schedules the vCPUs of this host; Ctrl-C ends it"
                     ));
-                    match scheduler.wait(|| asked.load(Ordering::Relaxed)) {
+                    tell_systemd(NotifyState::Ready);
+                    let look = || {
+                        tell_systemd(NotifyState::Watchdog);
+                        asked.load(Ordering::Relaxed)
+                    };
+                    match scheduler.wait(look) {
                         Err(error) if error.asks_for_restart() => {
                             terminal::note(&format!("{error}; it begins anew"));
                         }
@@ -111,6 +117,12 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             terminal::print_json(&(text + "\n"))
         }
     }
+}
+
+/// Where it runs as a service (`service/steelyard-kvm.service`): that it has begun, and that it goes on.
+fn tell_systemd(state: NotifyState<'_>) {
+    // Who cannot be told will see to it.
+    let _ = notify(&[state]);
 }
 
 fn failure(error: KvmError) -> Failure {

@@ -174,20 +174,7 @@ mod tests {
         set.iter().for_each(|(name, value)| then.set(name, value).unwrap());
         let mut changed = setup.clone();
         changed.domains[0].weight = 512;
-        let question = Question {
-            setup: &setup,
-            policy: &now,
-            label: "",
-            input: "a host.toml",
-            toolstack: Toolstack::of(now.discipline().name),
-            goals: &[],
-            keeps: &[],
-            vary: &[],
-            policies: &[],
-            settings: 1,
-            seed: 1,
-            errors: None,
-        };
+        let question = Question { input: "a host.toml", ..Question::about(&setup, &now) };
         let host = (changed, then);
         (compare(&question, &host), on_the_host(&question, &host))
     }
@@ -219,20 +206,7 @@ mod tests {
         let mut setup = Setup { host: Host::with_pcpus(1), domains: vec![] };
         setup.domains = ["same", "a \"b\"", "c"].map(|name| Domain::new(name, 1)).into();
         let policy = Policy::named("fair").unwrap();
-        let question = Question {
-            setup: &setup,
-            policy: &policy,
-            label: "",
-            input: "",
-            toolstack: Toolstack::Libvirt,
-            goals: &[],
-            keeps: &[],
-            vary: &[],
-            policies: &[],
-            settings: 1,
-            seed: 1,
-            errors: None,
-        };
+        let question = Question::about(&setup, &policy);
         assert_eq!(plan(&question, &(setup.clone(), policy.clone())), None);
         let mut changed = setup.clone();
         changed.domains[1].weight = 512;

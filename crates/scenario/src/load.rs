@@ -185,11 +185,7 @@ fn load_scenario(
         place(&path, problem)
     })?;
 
-    if let (Some(host), true) = (&options.host, recordings.is_empty()) {
-        let message = "no recording is read that this description of a host could be of";
-        return Err(Diagnostic::of_file(host.display().to_string(), message)
-            .with_help("leave `--host` out"));
-    }
+    import::used(options.host.as_deref(), recordings)?;
     let mut files: Vec<_> = recordings.values().collect();
     let recording = files.pop().filter(|_| files.is_empty());
     let recorded = recording.and_then(|recording| recording.measure(&setup));

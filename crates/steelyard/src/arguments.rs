@@ -85,13 +85,15 @@ pub enum Command {
     },
     /// Turn a recording, a VM description or a directory of these into a scenario, to look at and edit.
     ///
-    /// Reads what `compare` reads, and of a directory all descriptions in it, as one host. What the file does not say (of a VM description: the host and what
-    /// runs in the VM) is filled in and marked by a comment, and so is what is left out. A scenario of a recording names the
-    /// recording relative to its own directory: keep them together.
+    /// Reads what `compare` reads, and of a directory all descriptions in it, as one host. What the file does not say
+    /// (of a VM description: the host and what runs in the VM) is filled in and marked by a comment, and so is what is
+    /// left out. A scenario of a recording names the recording relative to its own directory: keep them together, with
+    /// the host's description; where that was named by `--host`, name it to `compare` too.
     #[command(after_help = examples!(
         "steelyard import web.xml                      libvirt, as from `virsh dumpxml web`"
         "steelyard import guest.cfg -o guest.toml      xl.cfg"
         "steelyard import /etc/libvirt/qemu -o host.toml   all virtual machines of a host"
+        "steelyard import night.host.toml -o host.toml     what `steelyard describe` wrote of one"
         "steelyard import host.perf.txt.zst -o host.toml"
     ))]
     Import {
@@ -99,6 +101,9 @@ pub enum Command {
         /// params=all` prints or `steelyard describe` writes, or a directory of descriptions.
         #[arg(value_hint = ValueHint::AnyPath)]
         file: PathBuf,
+        /// What `steelyard describe` wrote of the recorded host; without it what is beside the recording.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        host: Option<PathBuf>,
         /// File to write instead of standard output; replaced if it is there, unless it is read.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,

@@ -71,6 +71,8 @@ pub struct Loaded {
     pub policies: Vec<LabelledPolicy>,
     /// What the recorded kernel did, if the scenario replays a recording.
     pub recorded: Option<Run>,
+    /// Whether somebody chose the policies; else they are all disciplines.
+    pub chosen: bool,
     /// Of a recording: which of the policies scheduled the recorded host.
     pub own: Option<OwnScheduler>,
     /// What a description of the recorded host says, a sentence each.
@@ -211,6 +213,7 @@ fn load_scenario(
         seeds,
         setup,
         policies,
+        chosen: !(options.policies.is_empty() && scenario.policy.is_empty()),
         own,
         known: recording.map_or(vec![], |recording| recording.known.clone()),
         assumed: recording.map_or(vec![], |recording| recording.assumed.clone()),

@@ -21,7 +21,7 @@ const LEAST_SEEDS: u32 = 3;
 pub fn run(arguments: &Advise, interrupt: &Interrupt) -> Result<(), Failure> {
     let input = load(&arguments.input, &options(&arguments.simulated))?;
     let seeds = arguments.simulated.seeds.map_or(input.seeds.max(LEAST_SEEDS), u32::from);
-    let Some(now) = own(&input) else { return Ok(()) };
+    let now = own(&input)?;
     let label = own_label(&input, now);
     let question = Question {
         setup: &input.setup,

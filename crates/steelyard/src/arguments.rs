@@ -203,8 +203,8 @@ fn settings() -> impl TypedValueParser<Value = u32> {
 pub struct Simulated {
     /// What schedules the host that an input stands for, where a recording does not say so.
     ///
-    /// It is always simulated: how far it is from what was recorded is the error of replays. `advise` takes it for what
-    /// a scenario's host has, too, instead of the first of its policies.
+    /// It is always simulated: how far it is from what was recorded is the error of replays. `advise` and `tune` take it
+    /// for what a scenario's host has, too, instead of the first of its policies, and ask for it where it has none.
     #[arg(
         long, value_name = "P",
         hide_possible_values = true, value_parser = Offering(|| policies::names().collect()),

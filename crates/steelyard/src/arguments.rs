@@ -296,12 +296,13 @@ pub struct Compare {
 ///
 /// The host is simulated as it is, and again with each change that may help: weights, caps, pins, slices and numbers of
 /// vCPUs of those who are hurt and of those who ran meanwhile, and every other scheduler. What does not help in
-/// every run is left out; nothing to gain is an answer. docs/advise.md says what counts as hurt.
+/// every run is left out; nothing to gain is an answer. What gains more on top of the best is shown together with it. docs/advise.md says what counts as hurt.
 #[derive(Args, Debug)]
 #[command(after_help = examples!(
     "steelyard advise night.steelyard"
     "steelyard advise scenarios/first-look.toml --own credit@xen-4.20"
     "steelyard advise host.toml --all"
+    "steelyard advise night.steelyard --plan plan.toml && sudo steelyard apply plan.toml"
     "steelyard advise host.toml --json | jq -r '.settings[0].commands[]'"
 ))]
 pub struct Advise {
@@ -311,6 +312,9 @@ pub struct Advise {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub simulated: Simulated,
+    /// File for a plan of `steelyard apply`: weights, caps, slices and pins of the first advice, if there is one.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plan: Option<PathBuf>,
     /// Everybody who is hurt and everything that helps, however long that is.
     #[arg(long)]
     pub all: bool,

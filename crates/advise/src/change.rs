@@ -31,9 +31,13 @@ pub enum Change {
     Vcpus { domain: usize, vcpus: u32 },
 }
 
-/// A host with a change.
+/// A host with a change, or with several.
+#[derive(Clone)]
 pub struct Trial {
+    /// The last one.
     pub change: Change,
+    /// Those before it.
+    pub earlier: Vec<Change>,
     pub setup: Setup,
     pub policy: Policy,
 }
@@ -89,11 +93,9 @@ impl Change {
         }
     }
 
-    /// The host with it; none if the policy cannot be.
-    fn made(self, question: &Question) -> Option<Trial> {
-        let mut setup = question.setup.clone();
-        let mut policy = question.policy.clone();
-        match &self {
+    /// A host with it; none if the policy cannot be.
+    fn made(&self, mut setup: Setup, mut policy: Policy) -> Option<(Setup, Policy)> {
+        match self {
             Change::Scheduler { policy: name } => policy = Policy::named(name).ok()?,
             Change::Weight { domain, weight, .. } => setup.domains[*domain].weight = *weight,
             Change::Cap { domain, cap_percent } => {
@@ -117,7 +119,7 @@ impl Change {
                 }
             }
         }
-        Some(Trial { change: self, setup, policy })
+        Some((setup, policy))
     }
 
     /// For a person.
@@ -156,6 +158,25 @@ impl Change {
     }
 }
 
+impl Trial {
+    /// All changes, in their order.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.earlier.iter().chain([&self.change])
+    }
+
+    /// Whether it is among them, but for how far it goes.
+    pub fn has_like(&self, change: &Change) -> bool {
+        self.changes().any(|other| other.is_like(change))
+    }
+
+    /// The host with one more; none if the policy cannot be.
+    pub fn with(&self, change: &Change) -> Option<Trial> {
+        let (setup, policy) = change.made(self.setup.clone(), self.policy.clone())?;
+        let earlier = self.changes().cloned().collect();
+        Some(Trial { change: change.clone(), earlier, setup, policy })
+    }
+}
+
 /// All that is worth a trial: about those who are hurt and those who ran meanwhile.
 pub fn trials(question: &Question, hurt: &[Hurt], now: &[Run]) -> Vec<Trial> {
     let setup = question.setup;
@@ -183,7 +204,11 @@ pub fn trials(question: &Question, hurt: &[Hurt], now: &[Run]) -> Vec<Trial> {
     }
     changes.extend(host_slices(question));
     changes.extend(schedulers(question));
-    changes.into_iter().filter_map(|change| change.made(question)).collect()
+    let trial = |change: Change| {
+        let (setup, policy) = change.made(setup.clone(), question.policy.clone())?;
+        Some(Trial { change, earlier: vec![], setup, policy })
+    };
+    changes.into_iter().filter_map(trial).collect()
 }
 
 /// The weight in the middle of all.

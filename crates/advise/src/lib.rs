@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Advice (`docs/advise.md`): what hurts which domain of a host, and which single change of a setting or of the
-//! scheduler would ease that most, by simulating each of them beside the host as it is.
+//! scheduler would ease that most, by simulating each of them beside the host as it is, and which others on top of it.
 //!
-//! `harm` says how a domain fares, `change` what could be changed, `shell` what to type for it, `text` how
-//! a person reads it.
+//! `harm` says how a domain fares, `change` what could be changed, `plan` what to change together, `shell` what to type
+//! for it, `text` how a person reads it.
 
 mod change;
 mod harm;
+mod plan;
 mod shell;
 mod text;
 
@@ -18,11 +19,13 @@ use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
 pub use crate::change::Change;
+pub use crate::plan::{Plan, Step, plan_file};
 pub use crate::shell::{Toolstack, commands, quoted};
 pub use crate::text::text;
 
 use crate::change::Trial;
 use crate::harm::{HURTS, Harm, Yardstick};
+use crate::plan::Now;
 
 /// A host, as far as advice is asked for.
 #[derive(Clone, Debug)]
@@ -73,9 +76,18 @@ pub struct Advice {
     pub settings: Vec<Proposal>,
     /// Other schedulers that would, best first: a greater step.
     pub schedulers: Vec<Proposal>,
+    /// Settings that gain more together than the best of them, if some do.
+    pub plan: Option<Plan>,
 }
 
 impl Advice {
+    /// What to apply, as a plan for `steelyard apply`: of the changes together, else of the best; nothing if a plan
+    /// cannot say it.
+    pub fn to_apply(&self) -> Option<&str> {
+        let together = self.plan.as_ref().map(|plan| &plan.together);
+        together.or(self.settings.first())?.to_apply.as_deref()
+    }
+
     /// Whether nothing is to be gained.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty() && self.schedulers.is_empty()
@@ -128,6 +140,8 @@ pub struct Proposal {
     pub costs: Vec<Effect>,
     /// What to type.
     pub commands: Vec<String>,
+    /// What of it a plan of `steelyard apply` can say.
+    pub to_apply: Option<String>,
     /// Whether it does away with a setting that other domains do not have.
     pub undoes: bool,
     #[serde(skip)]
@@ -180,6 +194,7 @@ pub fn advise<E>(question: &Question, simulate: &mut Simulate<E>) -> Result<Advi
         tried: 0,
         settings: vec![],
         schedulers: vec![],
+        plan: None,
     };
     if advice.hurt.is_empty() {
         return Ok(advice);
@@ -196,6 +211,10 @@ pub fn advise<E>(question: &Question, simulate: &mut Simulate<E>) -> Result<Advi
         proposals.partition(|proposal| matches!(proposal.kind, Change::Scheduler { .. }));
     advice.schedulers.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     advice.settings = ranked(advice.settings);
+    if let Some(best) = advice.settings.first() {
+        let now = Now { runs: &now, yardsticks: &yardsticks, harms: &before, error };
+        advice.plan = plan::plan(question, &now, &trials, best, simulate)?;
+    }
     Ok(advice)
 }
 
@@ -225,19 +244,19 @@ fn error(
     domains.sum()
 }
 
-/// How everybody fares after a change. Who had more weight than others, and has no longer, is due less.
+/// How everybody fares after changes. Who had more weight than others, and has no longer, is due less.
 fn after(yardsticks: &[Yardstick], now: &[Run], trial: &Trial, runs: &[Run]) -> Vec<Vec<Harm>> {
-    let Change::Weight { domain, was, weight } = trial.change else {
-        return zip_harms(yardsticks, runs);
-    };
-    if weight > was || !trial.change.undoes(&trial.setup) {
-        return zip_harms(yardsticks, runs);
-    }
     let mut changed = zip_harms(yardsticks, runs);
-    for ((harms, now), run) in changed.iter_mut().zip(now).zip(runs) {
-        let mut now = now.clone();
-        now.domains[domain].weight = weight;
-        harms[domain] = Yardstick::new(&now, &trial.setup).harms(run)[domain];
+    for change in trial.changes() {
+        let Change::Weight { domain, was, weight } = *change else { continue };
+        if weight > was || !change.undoes(&trial.setup) {
+            continue;
+        }
+        for ((harms, now), run) in changed.iter_mut().zip(now).zip(runs) {
+            let mut now = now.clone();
+            now.domains[domain].weight = weight;
+            harms[domain] = Yardstick::new(&now, &trial.setup).harms(run)[domain];
+        }
     }
     changed
 }
@@ -310,7 +329,8 @@ fn propose(
     after: &[Vec<Harm>],
 ) -> Option<Proposal> {
     let mut after = after.to_vec();
-    if let Change::Vcpus { domain, .. } = trial.change {
+    for change in trial.changes() {
+        let Change::Vcpus { domain, .. } = *change else { continue };
         // Its threads now wait for each other inside, where nobody sees it.
         for (after, before) in after.iter_mut().zip(before) {
             after[domain].lateness = after[domain].lateness.max(before[domain].lateness);
@@ -338,13 +358,15 @@ fn propose(
     domains.sort_by(|&a, &b| difference(b).total_cmp(&difference(a)));
     let helps = domains.iter().filter(|&&one| difference(one) > GAIN / 2.0 && !robbed(one));
     let costs = domains.iter().rev().filter(|&&one| difference(one) < -GAIN / 2.0 || robbed(one));
+    let changes: Vec<_> = trial.changes().map(|change| change.describe(question)).collect();
     Some(Proposal {
-        change: trial.change.describe(question),
+        change: changes.join("; "),
         gain,
         gain_range,
         helps: helps.map(|&domain| effect(domain)).collect(),
         costs: costs.map(|&domain| effect(domain)).collect(),
-        commands: shell::commands(question, &trial.change),
+        commands: trial.changes().flat_map(|it| shell::commands(question, it)).collect(),
+        to_apply: plan::to_apply(question, trial),
         undoes: trial.change.undoes(question.setup),
         kind: trial.change.clone(),
     })
@@ -420,6 +442,7 @@ mod tests {
             helps: vec![],
             costs: vec![],
             commands: vec![],
+            to_apply: None,
             undoes,
             kind,
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use steelyard_report::{number, time};
 
-use crate::{Advice, Effect, Hurt, Proposal};
+use crate::{Advice, Effect, Hurt, Plan, Proposal};
 
 /// So many of each are shown: 24 lines at most.
 const HURT_SHOWN: usize = 3;
@@ -45,6 +45,14 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
         );
         return text;
     }
+    let tried = advice.tried;
+    if let Some(plan) = &advice.plan {
+        let _ = writeln!(text, "What to change: these together, of {tried} tried");
+        text.push_str(&say_plan(plan, all));
+        if !all && advice.settings.len() > 1 {
+            let _ = writeln!(text, "  each alone, and {} more: --all", advice.settings.len() - 1);
+        }
+    }
     let mut section = |head: &str, proposals: &[Proposal], shown| {
         if !proposals.is_empty() {
             let _ = writeln!(text, "{head}");
@@ -53,8 +61,12 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
             });
         }
     };
-    let head = format!("What to change: best first, each alone, of {} tried", advice.tried);
-    section(&head, &advice.settings, SETTINGS_SHOWN);
+    let alone = format!("What to change: best first, each alone, of {tried} tried");
+    match &advice.plan {
+        Some(_) if all => section("Each alone, best first", &advice.settings, usize::MAX),
+        Some(_) => {}
+        None => section(&alone, &advice.settings, SETTINGS_SHOWN),
+    }
     section("Or another scheduler, a greater step", &advice.schedulers, SCHEDULERS_SHOWN);
     text
 }
@@ -93,9 +105,29 @@ fn say_hurt(hurt: &Hurt) -> String {
     )
 }
 
+/// Of each step what part of the gain is reached with it.
+fn say_plan(plan: &Plan, all: bool) -> String {
+    let mut text = String::new();
+    let (together, most) = (&plan.together, |most| if all { usize::MAX } else { most });
+    for (place, step) in (1..).zip(&plan.steps) {
+        let percent = 100.0 * step.gain / together.gain;
+        let with = if place == 1 { "" } else { "with it " };
+        let _ = writeln!(text, "  {place}. {}: {with}{percent:.0} % of the gain", step.change);
+        say_commands(&mut text, &step.commands, most(COMMANDS_SHOWN));
+    }
+    say_effects(&mut text, together, most(EFFECTS_SHOWN));
+    text
+}
+
 fn say_proposal(place: usize, proposal: &Proposal, effects: usize, commands: usize) -> String {
     let mut text = format!("  {place}. {}\n", proposal.change);
-    let mut say = |sign: char, all: &[Effect]| {
+    say_effects(&mut text, proposal, effects);
+    say_commands(&mut text, &proposal.commands, commands);
+    text
+}
+
+fn say_effects(text: &mut String, proposal: &Proposal, effects: usize) {
+    for (sign, all) in [('+', &proposal.helps), ('-', &proposal.costs)] {
         for (index, effect) in all.iter().take(effects).enumerate() {
             let more = match all.len().saturating_sub(effects) {
                 more if more > 0 && index + 1 == effects => format!("; {more} more"),
@@ -103,17 +135,17 @@ fn say_proposal(place: usize, proposal: &Proposal, effects: usize, commands: usi
             };
             let _ = writeln!(text, "     {sign} {}{more}", say_effect(effect));
         }
-    };
-    say('+', &proposal.helps);
-    say('-', &proposal.costs);
-    for (index, command) in proposal.commands.iter().take(commands).enumerate() {
-        let more = match proposal.commands.len().saturating_sub(commands) {
-            more if more > 0 && index + 1 == commands => format!("   # and {more} more like it"),
+    }
+}
+
+fn say_commands(text: &mut String, commands: &[String], most: usize) {
+    for (index, command) in commands.iter().take(most).enumerate() {
+        let more = match commands.len().saturating_sub(most) {
+            more if more > 0 && index + 1 == most => format!("   # and {more} more like it"),
             _ => String::new(),
         };
         let _ = writeln!(text, "       {command}{more}");
     }
-    text
 }
 
 fn say_effect(effect: &Effect) -> String {

@@ -470,3 +470,49 @@ fn what_gains_less_than_replays_are_off_is_no_advice() {
         other.settings.iter().chain(&other.schedulers).all(|one| one.gain > other.error.unwrap())
     );
 }
+
+/// Four pCPUs that are enough for all.
+const ROOMY: &str = r#"
+name = "roomy"
+length = "5 s"
+seeds = 3
+host.cores_per_socket = 4
+[[domain]]
+name = "batch"
+task = [{ workload.busy = {} }]
+"#;
+
+/// Two caps that are each too tight: no single change helps both, and with the plan nobody is hurt.
+#[test]
+fn two_causes_are_a_plan() {
+    let host = |cap: &str| {
+        let [a, b] = ["a", "b"].map(|name| domain(name, &format!("{cap}{DATABASE}")));
+        format!("{ROOMY}{a}{b}{}", policy("credit2", ""))
+    };
+    let (capped, number) = advice(&host("cap_percent = 20\n"));
+    let plan = capped.plan.as_ref().unwrap();
+    let [first, second] = &plan.steps[..] else { panic!("{plan:?}") };
+    let best = &capped.settings[0];
+    assert_eq!((&first.change, first.gain), (&best.change, best.gain));
+    assert!(second.gain > first.gain && second.gain == plan.together.gain, "{plan:?}");
+    assert_eq!(plan.together.commands, [first.commands.clone(), second.commands.clone()].concat());
+    let mut helped: Vec<_> = plan.together.helps.iter().map(|it| number(&it.domain)).collect();
+    helped.sort_unstable();
+    assert_eq!(helped, [1, 2]);
+    assert_eq!(
+        capped.to_apply().unwrap(),
+        "[[domain]]\nname = \"a\"\ncap_percent = 0\n\n[[domain]]\nname = \"b\"\ncap_percent = 0\n"
+    );
+    assert!(steelyard_advise::text(&capped, "", false).lines().count() <= 24);
+    let (then, _) = advice(&host(""));
+    assert!(then.hurt.is_empty() && then.plan.is_none() && then.to_apply().is_none());
+}
+
+/// What one change does away with needs no second.
+#[test]
+fn one_cause_is_no_plan() {
+    let tight = domain("a", &format!("cap_percent = 20\n{DATABASE}"));
+    let (advice, _) = advice(&format!("{ROOMY}{tight}{}", policy("credit2", "")));
+    assert_eq!(advice.plan, None);
+    assert_eq!(advice.to_apply().unwrap(), "[[domain]]\nname = \"a\"\ncap_percent = 0\n");
+}

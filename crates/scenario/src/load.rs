@@ -71,6 +71,8 @@ pub struct Loaded {
     pub policies: Vec<LabelledPolicy>,
     /// What the recorded kernel did, if the scenario replays a recording.
     pub recorded: Option<Run>,
+    /// Whether somebody chose the policies; else they are all disciplines.
+    pub chosen: bool,
     /// Of a recording: which of the policies scheduled the recorded host.
     pub own: Option<OwnScheduler>,
     /// What a description of the recorded host says, a sentence each.
@@ -185,11 +187,7 @@ fn load_scenario(
         place(&path, problem)
     })?;
 
-    if let (Some(host), true) = (&options.host, recordings.is_empty()) {
-        let message = "no recording is read that this description of a host could be of";
-        return Err(Diagnostic::of_file(host.display().to_string(), message)
-            .with_help("leave `--host` out"));
-    }
+    import::used(options.host.as_deref(), recordings)?;
     let mut files: Vec<_> = recordings.values().collect();
     let recording = files.pop().filter(|_| files.is_empty());
     let recorded = recording.and_then(|recording| recording.measure(&setup));
@@ -215,6 +213,7 @@ fn load_scenario(
         seeds,
         setup,
         policies,
+        chosen: !(options.policies.is_empty() && scenario.policy.is_empty()),
         own,
         known: recording.map_or(vec![], |recording| recording.known.clone()),
         assumed: recording.map_or(vec![], |recording| recording.assumed.clone()),

@@ -148,9 +148,11 @@ fn what_is_left_out_is_said_real_time_first() {
 const XE: &str = "\
 uuid ( RO)                                  : 1dbd9ec2-0a5c-0d2f-6f5b-e1d6a7a9a6a1
                     name-label ( RW): web: one
-              name-description ( RW):
+              name-description ( RW): shop, and
+more (see: wiki)
                  is-a-template ( RW): false
                    power-state ( RO): running
+             protection-policy ( RW) [DEPRECATED]: <not in database>
                   VCPUs-params (MRW): weight: 512; cap: 80; mask: 1,2,4
                      VCPUs-max ( RW): 4
               VCPUs-at-startup ( RW): 2
@@ -191,7 +193,8 @@ fn machines_of_xapi() {
         ("VCPUs-max ( RW): 3", "VCPUs-max ( RW): many", "number of vCPUs"),
         ("           VCPUs-max ( RW): 3\n", "", "VCPUs-max"),
         ("name-label ( RW): batch", "name-label ( RW):", "empty"),
-        ("is-a-template ( RW): false", "nonsense", "no parameter"),
+        ("power-state ( RO): running", "nonsense", "no parameter"),
+        ("[DEPRECATED]", "[OBSOLETE]", "no parameter"),
     ] {
         let wrong = XE.replace(from, to);
         let error = import_from(Path::new("pool.txt"), Cursor::new(wrong)).unwrap_err().to_string();
@@ -205,12 +208,12 @@ fn a_directory_is_a_host() {
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(directory.join("networks")).unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
-    assert!(import(&directory).unwrap_err().to_string().contains("no description"));
+    assert!(import(&directory, None).unwrap_err().to_string().contains("no description"));
     write("b.xml", "<domain><name>b</name><vcpu cpuset='0-5,^2'>2</vcpu></domain>");
     write("a.cfg", "name = 'a'\ncpu_weight = 512\ncpus = 'all,^0'\n");
     write("pool.txt", XE);
     write("notes.md", "nothing of interest");
-    let text = import(&directory).unwrap();
+    let text = import(&directory, None).unwrap();
     let loaded = load_text("host", &text, &Options::default()).unwrap();
     let names: Vec<_> = loaded.setup.domains.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "web: one", "batch"]);
@@ -220,9 +223,9 @@ fn a_directory_is_a_host() {
         loaded.setup.domains.iter().flat_map(|it| &it.pin).map(ToString::to_string).collect();
     assert_eq!(pins, ["1-5", "0-1,3-5", "1-2,4"]);
     write("c.xml", "<domain><name>a</name></domain>");
-    assert!(import(&directory).unwrap_err().to_string().contains("a second `a`"));
+    assert!(import(&directory, None).unwrap_err().to_string().contains("a second `a`"));
     write("c.xml", "<network><name>a</name></network>");
-    assert!(import(&directory).unwrap_err().to_string().contains("no libvirt domain"));
+    assert!(import(&directory, None).unwrap_err().to_string().contains("no libvirt domain"));
 }
 
 /// Two CPUs. `vm` has a vCPU that runs 2 ms, sleeps 3 ms, runs 1 ms, is preempted for 4 ms by
@@ -294,7 +297,7 @@ fn shipped() -> PathBuf {
 fn importing_and_loading_again_gives_the_same() {
     let path = shipped();
     let direct = load(&path, &Options::default()).unwrap();
-    let text = import(&path).unwrap();
+    let text = import(&path, None).unwrap();
     let scenario = path.with_file_name("not-written.toml");
     let text = text
         .replace("recording = \"", &format!("recording = \"{}/", path.parent().unwrap().display()));

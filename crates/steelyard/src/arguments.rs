@@ -85,13 +85,15 @@ pub enum Command {
     },
     /// Turn a recording, a VM description or a directory of these into a scenario, to look at and edit.
     ///
-    /// Reads what `compare` reads, and of a directory all descriptions in it, as one host. What the file does not say (of a VM description: the host and what
-    /// runs in the VM) is filled in and marked by a comment, and so is what is left out. A scenario of a recording names the
-    /// recording relative to its own directory: keep them together.
+    /// Reads what `compare` reads, and of a directory all descriptions in it, as one host. What the file does not say
+    /// (of a VM description: the host and what runs in the VM) is filled in and marked by a comment, and so is what is
+    /// left out. A scenario of a recording names the recording relative to its own directory: keep them together, with
+    /// the host's description; where that was named by `--host`, name it to `compare` too.
     #[command(after_help = examples!(
         "steelyard import web.xml                      libvirt, as from `virsh dumpxml web`"
         "steelyard import guest.cfg -o guest.toml      xl.cfg"
         "steelyard import /etc/libvirt/qemu -o host.toml   all virtual machines of a host"
+        "steelyard import night.host.toml -o host.toml     what `steelyard describe` wrote of one"
         "steelyard import host.perf.txt.zst -o host.toml"
     ))]
     Import {
@@ -99,6 +101,9 @@ pub enum Command {
         /// params=all` prints or `steelyard describe` writes, or a directory of descriptions.
         #[arg(value_hint = ValueHint::AnyPath)]
         file: PathBuf,
+        /// What `steelyard describe` wrote of the recorded host; without it what is beside the recording.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        host: Option<PathBuf>,
         /// File to write instead of standard output; replaced if it is there, unless it is read.
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
@@ -198,8 +203,8 @@ fn settings() -> impl TypedValueParser<Value = u32> {
 pub struct Simulated {
     /// What schedules the host that an input stands for, where a recording does not say so.
     ///
-    /// It is always simulated: how far it is from what was recorded is the error of replays. `advise` takes it for what
-    /// a scenario's host has, too, instead of the first of its policies.
+    /// It is always simulated: how far it is from what was recorded is the error of replays. `advise` and `tune` take it
+    /// for what a scenario's host has, too, instead of the first of its policies, and ask for it where it has none.
     #[arg(
         long, value_name = "P",
         hide_possible_values = true, value_parser = Offering(|| policies::names().collect()),
@@ -291,12 +296,13 @@ pub struct Compare {
 ///
 /// The host is simulated as it is, and again with each change that may help: weights, caps, pins, slices and numbers of
 /// vCPUs of those who are hurt and of those who ran meanwhile, and every other scheduler. What does not help in
-/// every run is left out; nothing to gain is an answer. docs/advise.md says what counts as hurt.
+/// every run is left out; nothing to gain is an answer. What gains more on top of the best is shown together with it. docs/advise.md says what counts as hurt.
 #[derive(Args, Debug)]
 #[command(after_help = examples!(
     "steelyard advise night.steelyard"
     "steelyard advise scenarios/first-look.toml --own credit@xen-4.20"
     "steelyard advise host.toml --all"
+    "steelyard advise night.steelyard --plan plan.toml && sudo steelyard apply plan.toml"
     "steelyard advise host.toml --json | jq -r '.settings[0].commands[]'"
 ))]
 pub struct Advise {
@@ -306,6 +312,9 @@ pub struct Advise {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub simulated: Simulated,
+    /// File for a plan of `steelyard apply`: weights, caps, slices and pins of the first advice, if there is one.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub plan: Option<PathBuf>,
     /// Everybody who is hurt and everything that helps, however long that is.
     #[arg(long)]
     pub all: bool,

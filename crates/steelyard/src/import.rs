@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steelyard import`: a recording or VM description as a scenario to look at and edit.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use steelyard_boundary::output::Output;
 
@@ -9,9 +9,15 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal;
 
-pub fn run(file: &Path, output: Option<&Path>, interrupt: &Interrupt) -> Result<(), Failure> {
-    let output = output.map(|output| Output::file(output, &[file.to_owned()])).transpose()?;
-    let scenario = steelyard_scenario::import(file)?;
+pub fn run(
+    file: &Path,
+    host: Option<&Path>,
+    output: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let read: Vec<PathBuf> = [Some(file), host].into_iter().flatten().map(Path::to_owned).collect();
+    let output = output.map(|output| Output::file(output, &read)).transpose()?;
+    let scenario = steelyard_scenario::import(file, host)?;
     let Some(output) = output else {
         return terminal::print_file(&scenario);
     };

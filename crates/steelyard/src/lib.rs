@@ -57,7 +57,9 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Compare(arguments) => compare::run(arguments, &interrupt),
         Command::Reproduce(arguments) => reproduce::run(arguments, &interrupt),
         Command::Policies { name, json } => policies::run(name.as_deref(), *json),
-        Command::Import { file, output } => import::run(file, output.as_deref(), &interrupt),
+        Command::Import { file, host, output } => {
+            import::run(file, host.as_deref(), output.as_deref(), &interrupt)
+        }
         #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Describe(arguments) => describe::run(arguments, &interrupt),

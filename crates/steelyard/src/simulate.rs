@@ -26,10 +26,18 @@ pub fn options(simulated: &Simulated) -> Options {
     }
 }
 
-/// What schedules the host as it is.
-pub fn own(input: &Loaded) -> Option<&LabelledPolicy> {
+/// What schedules the host as it is: of a recording the recorded host's, else the first that somebody chose.
+pub fn own(input: &Loaded) -> Result<&LabelledPolicy, Diagnostic> {
     let own = input.own.as_ref();
-    input.policies.iter().find(|policy| own.is_none_or(|own| policy.label == own.label))
+    let known = own.is_some() || (input.chosen && input.recorded.is_none());
+    let is_own =
+        |policy: &&LabelledPolicy| own.is_none_or(|own| policy.label == own.label) && known;
+    input.policies.iter().find(is_own).ok_or_else(|| {
+        let message = "nothing tells what schedules this host";
+        Diagnostic::of_file(&input.name, message).with_help(
+            "`--own P` does: `--own fair` on Linux, `--own credit2` on Xen since 4.12, `--own credit` on older ones",
+        )
+    })
 }
 
 /// That one's name, with a word where it is only assumed.

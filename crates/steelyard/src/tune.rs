@@ -40,7 +40,7 @@ const SEED: u64 = 1;
 pub fn run(arguments: &Tune, interrupt: &Interrupt) -> Result<(), Failure> {
     let input = load(&arguments.input, &options(&arguments.simulated))?;
     let files = Files::new(arguments, &input)?;
-    let Some(now) = own(&input) else { return Ok(()) };
+    let now = own(&input)?;
     let (goals, keeps) = goals(arguments, &words(&input, &now.policy)?)?;
     let vary = vary(&arguments.vary);
     let policies = policies(arguments, &vary)?;

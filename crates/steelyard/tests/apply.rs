@@ -5,16 +5,19 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Deref;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::{env, io, thread};
 
-use tempfile::TempDir;
+use files::Files;
 
 const VCPUS: &str = "STEELYARD_TEST_VCPUS";
 
@@ -140,18 +143,22 @@ fn text(bytes: &[u8]) -> String {
 
 /// A directory for plan and journal.
 struct Bench {
-    directory: TempDir,
+    files: Files,
+}
+
+impl Deref for Bench {
+    type Target = Files;
+
+    fn deref(&self) -> &Files {
+        &self.files
+    }
 }
 
 impl Bench {
     fn new(plan: &str) -> Bench {
-        let directory = TempDir::new().unwrap();
-        fs::write(directory.path().join("plan.toml"), plan).unwrap();
-        Bench { directory }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        let files = Files::new();
+        files.put("plan.toml", plan);
+        Bench { files }
     }
 
     fn journal(&self) -> PathBuf {
@@ -402,42 +409,31 @@ type Books = BTreeMap<PathBuf, String>;
 impl Host {
     fn new(plan: &str) -> Host {
         let host = Host { bench: Bench::new(plan) };
-        host.put("proc/stat", "cpu  0 0 0 0 0\ncpu0 5 0 5 9 2 0\ncpu1 5 0 5 9 2 0\n");
-        host.put("proc/sys/kernel/random/boot_id", "this\n");
-        host.put("proc/100/cmdline", "qemu\0-name\0guest=web,debug-threads=on\0");
+        host.bench.put("proc/stat", "cpu  0 0 0 0 0\ncpu0 5 0 5 9 2 0\ncpu1 5 0 5 9 2 0\n");
+        host.bench.put("proc/sys/kernel/random/boot_id", "this\n");
+        host.bench.put("proc/100/cmdline", "qemu\0-name\0guest=web,debug-threads=on\0");
         for (tid, name) in [(100, "qemu"), (101, "CPU 0/KVM"), (102, "CPU 1/KVM")] {
-            let put =
-                |file: &str, text: &str| host.put(&format!("proc/100/task/{tid}/{file}"), text);
+            let put = |file: &str, text: &str| {
+                host.bench.put(&format!("proc/100/task/{tid}/{file}"), text)
+            };
             put("comm", &format!("{name}\n"));
             put("schedstat", "1 1 1\n");
             put("stat", &format!("{tid} ({name}) R {}\n", "0 ".repeat(50)));
             put("cgroup", "0::/machine.slice/web.scope\n");
         }
-        host.put("proc/100/cgroup", "0::/machine.slice/web.scope\n");
-        host.put("kept/groups/machine.slice/web.scope/cgroup.procs", "100\n");
-        host.put("kept/groups/machine.slice/web.scope/cpu.weight", "100\n");
-        host.put("kept/groups/machine.slice/web.scope/cpu.max", "max 100000\n");
+        host.bench.put("proc/100/cgroup", "0::/machine.slice/web.scope\n");
+        host.bench.put("kept/groups/machine.slice/web.scope/cgroup.procs", "100\n");
+        host.bench.put("kept/groups/machine.slice/web.scope/cpu.weight", "100\n");
+        host.bench.put("kept/groups/machine.slice/web.scope/cpu.max", "max 100000\n");
         host
     }
 
-    fn put(&self, file: &str, content: &str) {
-        let path = self.bench.path(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    fn program(&self, name: &str, script: &str) {
-        self.put(&format!("bin/{name}"), script);
-        let executable = Permissions::from_mode(0o755);
-        fs::set_permissions(self.bench.path(&format!("bin/{name}")), executable).unwrap();
-    }
-
     fn with_libvirt(self) -> Host {
-        self.program("virsh", VIRSH);
-        self.put("run/libvirt/qemu/web.pid", "100\n");
-        self.put("libvirt/uuid", "c7a5fdbd-edaf-9455-926a-d65c16db1809\n");
-        self.put("libvirt/names", "web\n");
-        self.put("libvirt/config.xml", CONFIG);
+        self.bench.program("virsh", VIRSH);
+        self.bench.put("run/libvirt/qemu/web.pid", "100\n");
+        self.bench.put("libvirt/uuid", "c7a5fdbd-edaf-9455-926a-d65c16db1809\n");
+        self.bench.put("libvirt/names", "web\n");
+        self.bench.put("libvirt/config.xml", CONFIG);
         for (key, value) in [
             ("cpu_shares", "100"),
             ("vcpu_period", "100000"),
@@ -446,18 +442,18 @@ impl Host {
             ("pin0", "0-1"),
             ("pin1", "1"),
         ] {
-            self.put(&format!("libvirt/live.{key}"), &format!("{value}\n"));
+            self.bench.put(&format!("libvirt/live.{key}"), &format!("{value}\n"));
         }
         self
     }
 
     fn with_xen(self) -> Host {
-        self.program("xl", XL);
-        self.put("proc/xen/capabilities", "control_d\n");
+        self.bench.program("xl", XL);
+        self.bench.put("proc/xen/capabilities", "control_d\n");
         for (file, value) in
             [("id", "3"), ("weight", "256"), ("cap", "0"), ("pin0", "all"), ("pin1", "0-1")]
         {
-            self.put(&format!("xen/{file}"), &format!("{value}\n"));
+            self.bench.put(&format!("xen/{file}"), &format!("{value}\n"));
         }
         self
     }
@@ -624,7 +620,7 @@ fn xens_domains_are_changed_through_xl_and_back() {
     assert_eq!(host.books(), before);
     // Another domain of the same name is another.
     succeeded(&host.apply());
-    host.put("xen/id", "4\n");
+    host.bench.put("xen/id", "4\n");
     assert!(succeeded(&host.undo()).contains("has ended since"));
     assert_eq!(host.books()[&host.bench.path("xen/weight")], "512\n");
 }
@@ -651,17 +647,19 @@ fn what_a_host_cannot_do_is_refused_before_anything_is_changed() {
     let heavy = one("").replace("512", "30000");
     refuses(Host::new(&heavy), "plan.toml:3:1", "weights from 2 to 25601");
     let burst = Host::new(&one("cap_percent = 50"));
-    burst.put("kept/groups/machine.slice/web.scope/cpu.max.burst", "60000\n");
+    burst.bench.put("kept/groups/machine.slice/web.scope/cpu.max.burst", "60000\n");
     refuses(burst, "plan.toml:4:1", "its burst");
     let other = Host::new(GROUP_PLAN);
-    other.put("kept/groups/machine.slice/web.scope/cgroup.procs", "100\n200\n");
+    other.bench.put("kept/groups/machine.slice/web.scope/cgroup.procs", "100\n200\n");
     refuses(other, "plan.toml:3:1", "holds process 200 too");
     let off = Host::new(GROUP_PLAN);
     fs::remove_file(off.bench.path("kept/groups/machine.slice/web.scope/cpu.weight")).unwrap();
     refuses(off, "plan.toml:3:1", "cgroup.subtree_control");
     // virsh is not there.
     let missing = Host::new(GROUP_PLAN).with_libvirt();
-    missing.program("virsh", "#!/bin/sh\necho 'failed to connect to the hypervisor' >&2\nexit 1\n");
+    missing
+        .bench
+        .program("virsh", "#!/bin/sh\necho 'failed to connect to the hypervisor' >&2\nexit 1\n");
     let (code, message) = refused(&missing.apply());
     assert!(code == 2 && message.contains("failed to connect"), "{message}");
     assert!(!missing.bench.path("kept/state/journal").exists());
@@ -675,7 +673,7 @@ fn a_change_that_fails_takes_all_back() {
         "if [ -n \"$5\" ]; then",
         "if [ \"$5\" = --config ]; then exit 1; fi\n\tif [ -n \"$5\" ]; then",
     );
-    host.program("virsh", &script);
+    host.bench.program("virsh", &script);
     let before = host.books();
     let (code, message) = refused(&host.apply());
     assert!(code == 1 && message.contains("all that was changed before is as it was"), "{message}");
@@ -685,7 +683,7 @@ fn a_change_that_fails_takes_all_back() {
     assert_eq!(after.len(), before.len());
     // One of which something else comes is this command's too.
     let off = "echo \"$value\" | sed 's/^200$/201/' | keep";
-    host.program("virsh", &VIRSH.replace("echo \"$value\" | keep", off));
+    host.bench.program("virsh", &VIRSH.replace("echo \"$value\" | keep", off));
     let (code, message) = refused(&host.apply());
     assert!(code == 1 && message.contains("the host made `201` of it"), "{message}");
     assert!(message.contains("is as it was"), "{message}");
@@ -753,7 +751,7 @@ fn journals_of_others_are_not_believed() {
         refuses("no journal");
     }
     // A directory that is no group of this host's: what it names is gone, as far as anybody can tell.
-    host.put("elsewhere/cpu.weight", "200\n");
+    host.bench.put("elsewhere/cpu.weight", "200\n");
     let elsewhere = host.bench.path("elsewhere");
     let group = host.bench.path("kept/groups/machine.slice/web.scope");
     let inode = |path: &Path| {
@@ -780,7 +778,7 @@ fn journals_of_others_are_not_believed() {
 fn two_at_once_are_refused() {
     // While the one waits for virsh, the other comes.
     let host = Host::new(GROUP_PLAN).with_libvirt();
-    host.program(
+    host.bench.program(
         "virsh",
         &VIRSH.replace(
             "dominfo*) ",
@@ -798,7 +796,7 @@ fn two_at_once_are_refused() {
         let (code, message) = refused(&second);
         assert!(code == 1 && message.contains("is at work"), "{message}");
     }
-    host.put("libvirt/go", "");
+    host.bench.put("libvirt/go", "");
     assert!(first.wait().unwrap().success());
     succeeded(&host.undo());
 }
@@ -895,14 +893,14 @@ exit "$code"
 
 /// Killed before and after each time that it asks another program.
 fn survives_asking(host: &Host, name: &str, script: &str) {
-    host.program(&format!("real-{name}"), script);
-    host.program(name, KILLER);
-    host.put("kill-at", "");
+    host.bench.program(&format!("real-{name}"), script);
+    host.bench.program(name, KILLER);
+    host.bench.put("kill-at", "");
     let before = normal(&host.books());
     let killed = |output: Output| output.status.code().is_none();
     for when in ["before", "after"] {
-        let kill_at = |number: usize| host.put("kill-at", &format!("{number} {when}\n"));
-        let never = || host.put("kill-at", "");
+        let kill_at = |number: usize| host.bench.put("kill-at", &format!("{number} {when}\n"));
+        let never = || host.bench.put("kill-at", "");
         let mut number = 1;
         loop {
             kill_at(number);
@@ -995,10 +993,10 @@ fn whatever_ends_it_real_groups_are_given_back() {
 #[test]
 fn who_interrupts_it_finds_all_as_it_was() {
     let host = Host::new(FULL_PLAN).with_libvirt();
-    host.put("libvirt/live.global_quota", "-1\n");
+    host.bench.put("libvirt/live.global_quota", "-1\n");
     let before = host.books();
     let waits = "schedinfo*--set*)\n\techo >asked; while [ ! -e go ]; do sleep 0.01; done";
-    host.program("virsh", &VIRSH.replace("schedinfo*--set*)", waits));
+    host.bench.program("virsh", &VIRSH.replace("schedinfo*--set*)", waits));
     let mut command = Command::new(env!("CARGO_BIN_EXE_steelyard"));
     command.args(host.arguments(&["apply", host.bench.path("plan.toml").to_str().unwrap()]));
     command.env("PATH", host.path()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -1009,7 +1007,7 @@ fn who_interrupts_it_finds_all_as_it_was() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     // It is heeded by a thread: the change that goes on is not the last one.
-    host.put("libvirt/go", "");
+    host.bench.put("libvirt/go", "");
     let output = child.wait_with_output().unwrap();
     let (code, message) = refused(&output);
     if code == 130 {
@@ -1019,7 +1017,7 @@ fn who_interrupts_it_finds_all_as_it_was() {
     for file in ["asked", "go"] {
         fs::remove_file(host.bench.path("libvirt").join(file)).unwrap();
     }
-    host.program("virsh", VIRSH);
+    host.bench.program("virsh", VIRSH);
     succeeded(&host.undo());
     assert_eq!(normal(&host.books()), normal(&before));
     let _ = io::stdout().flush();

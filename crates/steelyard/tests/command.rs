@@ -764,6 +764,8 @@ fn advice_names_cause_and_command() {
     assert!(said.contains("xl sched-credit2 -d 'tight fit' -c 0"), "{said}");
     assert!(said.lines().count() <= 24, "{said}");
     assert_eq!(advice(&["--json", "-j", "1"]), advice(&["--json", "-j", "2"]));
+    advice(&["--plan", "plan.toml"]);
+    steelyard_apply::Plan::read(&directory.path().join("plan.toml")).unwrap();
     let without = advice(&["--set", "domain.0.cap_percent=0"]);
     assert!(without.contains("Nothing to gain"), "{without}");
 }

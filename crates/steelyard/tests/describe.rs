@@ -4,15 +4,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod files;
+
 use std::env;
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::fs;
+use std::ops::Deref;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+use files::Files;
 
 /// `web`, which runs, and `spare`, which does not.
 const VIRSH: &str = r#"#!/bin/sh
@@ -45,13 +47,21 @@ esac
 "#;
 
 struct Host {
-    directory: TempDir,
+    files: Files,
+}
+
+impl Deref for Host {
+    type Target = Files;
+
+    fn deref(&self) -> &Files {
+        &self.files
+    }
 }
 
 impl Host {
     /// Two VMs in groups of one slice, 2:1, and a process in a group of its own.
     fn new() -> Host {
-        let host = Host { directory: TempDir::new().unwrap() };
+        let host = Host { files: Files::new() };
         host.put("proc/stat", "cpu  0 0 0 0 0\ncpu0 5 0 5 9 2 0\ncpu1 5 0 5 9 2 0\n");
         host.put("proc/sys/kernel/hostname", "ledger\n");
         host.put("proc/sys/kernel/osrelease", "6.18.1\n");
@@ -93,27 +103,11 @@ impl Host {
         host
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn put(&self, file: &str, content: &str) {
-        let path = self.path(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    fn program(&self, name: &str, script: &str) {
-        self.put(&format!("bin/{name}"), script);
-        fs::set_permissions(self.path(&format!("bin/{name}")), Permissions::from_mode(0o755))
-            .unwrap();
-    }
-
     fn steelyard(&self, arguments: &[&str]) -> Output {
         let path = format!("{}:{}", self.path("bin").display(), env::var("PATH").unwrap());
         Command::new(env!("CARGO_BIN_EXE_steelyard"))
             .args(arguments)
-            .current_dir(self.directory.path())
+            .current_dir(self.path(""))
             .env("PATH", path)
             .output()
             .unwrap()
@@ -261,6 +255,12 @@ fn a_recording_is_read_with_what_lies_beside_it() {
         "other.toml",
     ];
     assert_eq!(serde_json::from_str::<Value>(&host.succeeds(&named)).unwrap(), results);
+    assert_eq!(host.succeeds(&["import", "night.perf.txt", "--host", "other.toml"]), known);
+    // So is what was imported with it.
+    host.succeeds(&["import", "night.perf.txt", "--host", "other.toml", "-o", "night.toml"]);
+    let usual = [&["compare", "night.toml"], &named[2..]].concat();
+    let again: Value = serde_json::from_str(&host.succeeds(&usual)).unwrap();
+    assert_eq!(again["comparisons"][0]["policies"], results["comparisons"][0]["policies"]);
     host.succeeds(&["convert", "night.perf.txt", "--host", "other.toml", "-o", "night.steelyard"]);
     let converted = host.succeeds(&["import", "night.steelyard"]);
     assert!(
@@ -307,6 +307,18 @@ fn what_does_not_fit_is_refused() {
     host.succeeds(&["import", "good.toml", "-o", "host.toml"]);
     let message = host.refused(&["compare", "host.toml", "--host", "good.toml"]);
     assert!(message.contains("leave `--host` out"), "{message}");
+    // Nor does `import` take one where it reads no recording.
+    fs::create_dir(host.path("vms")).unwrap();
+    host.put("vms/web.xml", "<domain><name>web</name></domain>");
+    for other in ["night.steelyard", "host.toml", "good.toml", "vms", "vms/web.xml"] {
+        let message = host.refused(&["import", other, "--host", "good.toml"]);
+        assert!(message.contains("leave `--host` out"), "{other}: {message}");
+    }
+    let message = host.refused(&["import", "night.perf.txt", "--host", "none.toml"]);
+    assert!(message.contains("none.toml"), "{message}");
+    let message =
+        host.refused(&["import", "night.perf.txt", "--host", "good.toml", "-o", "good.toml"]);
+    assert!(message.contains("good.toml"), "{message}");
 }
 
 #[test]

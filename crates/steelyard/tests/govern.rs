@@ -4,26 +4,36 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod files;
+
 use std::fs::{self, File, OpenOptions};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use files::Files;
 
 const VMS: [(u32, &str, u64); 2] = [(100, "web", 3), (200, "batch", 1)];
 const FIRST: &str = "100\n";
 
 struct Host {
-    directory: TempDir,
+    files: Files,
+}
+
+impl Deref for Host {
+    type Target = Files;
+
+    fn deref(&self) -> &Files {
+        &self.files
+    }
 }
 
 impl Host {
     fn new() -> Host {
-        let host = Host { directory: TempDir::new().unwrap() };
+        let host = Host { files: Files::new() };
         host.put("proc/stat", "cpu  0 0 0 0 0\ncpu0 5 0 5 9 2 0\ncpu1 5 0 5 9 2 0\n");
         host.put("proc/sys/kernel/random/boot_id", "this\n");
         for (pid, name, _) in VMS {
@@ -38,16 +48,6 @@ impl Host {
             host.put(&format!("groups/{name}.scope/cpu.weight"), FIRST);
         }
         host
-    }
-
-    fn put(&self, file: &str, content: &str) {
-        let path = self.path(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
     }
 
     fn weights(&self) -> [String; 2] {

@@ -177,6 +177,48 @@ fn a_recording_is_judged_by_time_that_follows() {
     assert!(text(&refused.stderr).contains("unknown metric `work done`"));
 }
 
+/// As a comparison knows it; who asks for no policy has not said that the host has the first that there is.
+#[test]
+fn what_schedules_a_host_is_known_told_or_asked_for() {
+    let directory = directory();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_steelyard"));
+        command.current_dir(&directory).args(arguments).output().unwrap()
+    };
+    let recording =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/four-vms.perf.txt.zst");
+    let recording = recording.to_str().unwrap();
+    for to in ["night.steelyard", "night.json"] {
+        succeeded(&run(&["convert", recording, "-o", to]));
+    }
+    let (scenario, _) = SCENARIO.split_once("[[policy]]").unwrap();
+    fs::write(directory.path().join("plain.toml"), scenario).unwrap();
+    fs::write(directory.path().join("web.xml"), "<domain><name>web</name></domain>").unwrap();
+    let tune = |input: &str, more: &[&str]| {
+        let vm = match input {
+            "plain.toml" => "report",
+            "web.xml" => "web",
+            _ => "vm-web",
+        };
+        let goal = format!("{vm}: wait p99");
+        let usual = ["tune", input, "--minimise", &goal, "--settings", "1", "--seeds", "1"];
+        run(&[&usual, more].concat())
+    };
+    for input in [recording, "night.steelyard"] {
+        let said = succeeded(&tune(input, &[]));
+        assert!(said.contains("under fair@eevdf (assumed"), "{said}");
+    }
+    for input in ["night.json", "plain.toml", "web.xml"] {
+        let advise = run(&["advise", input]);
+        for refused in [tune(input, &[]), tune(input, &["--policy", "credit2"]), advise] {
+            assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+            assert!(text(&refused.stderr).contains("`--own P`"), "{}", text(&refused.stderr));
+        }
+        let said = succeeded(&tune(input, &["--own", "fair@cfs"]));
+        assert!(said.contains("under fair@cfs"), "{said}");
+    }
+}
+
 #[test]
 fn names_of_domains_steer_nothing() {
     let directory = directory();

@@ -3,6 +3,7 @@
 //! is worth, and the verdict by runs that the search has not seen.
 
 use serde::Serialize;
+use steelyard_advise::plan_file;
 use steelyard_experiment::Spread;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
@@ -363,7 +364,7 @@ fn propose(
         costs: costs(question, runs, now),
         compare: shell::compare(question, host),
         commands: shell::on_the_host(question, host),
-        plan: shell::plan(question, host),
+        plan: plan_file(question.setup, &host.0),
     }
 }
 

@@ -62,6 +62,27 @@ pub struct Question<'a> {
     pub errors: Option<&'a [f64]>,
 }
 
+#[cfg(test)]
+impl<'a> Question<'a> {
+    /// About a host, with nothing asked.
+    fn about(setup: &'a Setup, policy: &'a Policy) -> Question<'a> {
+        Question {
+            setup,
+            policy,
+            label: "",
+            input: "",
+            toolstack: Toolstack::of(policy.discipline().name),
+            goals: &[],
+            keeps: &[],
+            vary: &[],
+            policies: &[],
+            settings: 1,
+            seed: 1,
+            errors: None,
+        }
+    }
+}
+
 /// What may be changed of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vary {

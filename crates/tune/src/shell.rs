@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What to type for a setting: first to look at it, then on the host; and a plan of `steelyard apply` that makes what it
-//! changes of domains.
+//! What to type for a setting: first to look at it, then on the host.
 
 use steelyard_advise::{Change, Toolstack, commands, quoted};
 use steelyard_policy::Policy;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::units::Nanoseconds;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::Question;
 
@@ -73,35 +71,6 @@ pub fn on_the_host(question: &Question, (setup, policy): &(Setup, Policy)) -> Ve
         }
     }
     lines
-}
-
-/// What it changes of domains, as a plan (`docs/apply.md`); nothing if that is nothing.
-pub fn plan(question: &Question, (setup, _): &(Setup, Policy)) -> Option<String> {
-    let mut domains = ArrayOfTables::new();
-    for (then, now) in setup.domains.iter().zip(&question.setup.domains) {
-        let mut wanted = Table::new();
-        if then.weight != now.weight {
-            wanted["weight"] = value(i64::from(then.weight));
-        }
-        if then.cap_percent != now.cap_percent {
-            wanted["cap_percent"] = value(i64::from(then.cap_percent));
-        }
-        if let Some(slice) = then.slice.filter(|_| then.slice != now.slice) {
-            wanted["slice"] = value(slice.to_string());
-        }
-        if !wanted.is_empty() {
-            let mut named = Table::new();
-            named["name"] = value(&now.name);
-            named.extend(wanted);
-            domains.push(named);
-        }
-    }
-    if domains.is_empty() {
-        return None;
-    }
-    let mut plan = DocumentMut::new();
-    plan["domain"] = Item::ArrayOfTables(domains);
-    Some(plan.to_string())
 }
 
 /// Another scheduler or parameter that a stock host has a command for: on Xen its own, of both the slice.
@@ -174,20 +143,7 @@ mod tests {
         set.iter().for_each(|(name, value)| then.set(name, value).unwrap());
         let mut changed = setup.clone();
         changed.domains[0].weight = 512;
-        let question = Question {
-            setup: &setup,
-            policy: &now,
-            label: "",
-            input: "a host.toml",
-            toolstack: Toolstack::of(now.discipline().name),
-            goals: &[],
-            keeps: &[],
-            vary: &[],
-            policies: &[],
-            settings: 1,
-            seed: 1,
-            errors: None,
-        };
+        let question = Question { input: "a host.toml", ..Question::about(&setup, &now) };
         let host = (changed, then);
         (compare(&question, &host), on_the_host(&question, &host))
     }
@@ -211,37 +167,6 @@ mod tests {
                  --set credit.slice_ns=5000000 --set app-slice.windows=2",
                 weight
             ]
-        );
-    }
-
-    #[test]
-    fn a_plan_has_what_is_changed_of_domains() {
-        let mut setup = Setup { host: Host::with_pcpus(1), domains: vec![] };
-        setup.domains = ["same", "a \"b\"", "c"].map(|name| Domain::new(name, 1)).into();
-        let policy = Policy::named("fair").unwrap();
-        let question = Question {
-            setup: &setup,
-            policy: &policy,
-            label: "",
-            input: "",
-            toolstack: Toolstack::Libvirt,
-            goals: &[],
-            keeps: &[],
-            vary: &[],
-            policies: &[],
-            settings: 1,
-            seed: 1,
-            errors: None,
-        };
-        assert_eq!(plan(&question, &(setup.clone(), policy.clone())), None);
-        let mut changed = setup.clone();
-        changed.domains[1].weight = 512;
-        changed.domains[2].cap_percent = 50;
-        changed.domains[2].slice = Some(Nanoseconds(1_900_000));
-        assert_eq!(
-            plan(&question, &(changed, policy.clone())).unwrap(),
-            "[[domain]]\nname = 'a \"b\"'\nweight = 512\n\n\
-             [[domain]]\nname = \"c\"\ncap_percent = 50\nslice = \"1900 us\"\n"
         );
     }
 

@@ -382,7 +382,6 @@ fn around(usual: u64, least: u64, most: u64) -> Values {
 
 #[cfg(test)]
 mod tests {
-    use steelyard_advise::Toolstack;
     use steelyard_simulator::config::{Domain, Host};
 
     use super::*;
@@ -395,20 +394,8 @@ mod tests {
 
     fn with_space<T>(policy: &str, policies: &[Policy], test: impl FnOnce(&Space) -> T) -> T {
         let (setup, policy) = (setup(), Policy::named(policy).unwrap());
-        test(&Space::new(&Question {
-            setup: &setup,
-            policy: &policy,
-            label: "",
-            input: "",
-            toolstack: Toolstack::Xl,
-            goals: &[],
-            keeps: &[],
-            vary: &Vary::ALL.map(|(_, vary)| vary),
-            policies,
-            settings: 1,
-            seed: 1,
-            errors: None,
-        }))
+        let vary = Vary::ALL.map(|(_, vary)| vary);
+        test(&Space::new(&Question { vary: &vary, policies, ..Question::about(&setup, &policy) }))
     }
 
     fn ends(values: &Values) -> [u64; 2] {
@@ -485,20 +472,8 @@ mod tests {
     fn what_a_host_has_set_stays_set() {
         let (setup, mut policy) = (setup(), Policy::named("credit").unwrap());
         policy.set("slice_ns", "5000000").unwrap();
-        let question = Question {
-            setup: &setup,
-            policy: &policy,
-            label: "",
-            input: "",
-            toolstack: Toolstack::Xl,
-            goals: &[],
-            keeps: &[],
-            vary: &[Vary::Policy, Vary::Cap],
-            policies: &[],
-            settings: 1,
-            seed: 1,
-            errors: None,
-        };
+        let vary = [Vary::Policy, Vary::Cap];
+        let question = Question { vary: &vary, ..Question::about(&setup, &policy) };
         let space = Space::new(&question);
         let number = |name: &str| space.dimensions.iter().position(|it| it.name == name).unwrap();
         let governed = Setting([(number("+app-slice"), 1)].into());

@@ -169,15 +169,26 @@ impl Format {
 }
 
 /// A recording, a VM description, or all descriptions in a directory, as the text of a scenario, with comments, to look at and edit.
-/// Recordings in it are named relative to their directory.
+/// Recordings in it are named relative to their directory. `host` is the description of a recording's host, if it is not
+/// the one beside it.
 ///
 /// # Errors
 /// What cannot be read, and where it stands.
-pub fn import(path: &Path) -> Result<String, Diagnostic> {
-    if path.is_dir() {
-        return whole_host(path);
-    }
-    scenario(path, open(path)?, &mut Recordings::default(), Aside::Beside)
+pub fn import(path: &Path, host: Option<&Path>) -> Result<String, Diagnostic> {
+    let mut recordings = Recordings::default();
+    let text = match path.is_dir() {
+        true => whole_host(path)?,
+        false => scenario(path, open(path)?, &mut recordings, Aside::of(host))?,
+    };
+    used(host, &recordings)?;
+    Ok(text)
+}
+
+/// Refuses the description of a host of which nothing that was read is a recording.
+pub(crate) fn used(host: Option<&Path>, recordings: &Recordings) -> Result<(), Diagnostic> {
+    let Some(host) = host.filter(|_| recordings.is_empty()) else { return Ok(()) };
+    let message = "no recording is read that this description of a host could be of";
+    Err(Diagnostic::of_file(host.display().to_string(), message).with_help("leave `--host` out"))
 }
 
 /// The same from what is already open, or in memory; of `path` only the name counts.

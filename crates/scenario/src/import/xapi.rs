@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Virtual machines of XenServer and XCP-ng, as `xe vm-param-list` and `xe vm-list params=all` print them: a line
 //! for each parameter, `NAME (ACCESS): VALUE`, an empty line between two machines. Maps are `KEY: VALUE; KEY: VALUE`.
+//! Old parameters have `[DEPRECATED]` before the colon, and values are printed with the line breaks that are in them
+//! (xapi: ocaml/xapi-cli-server/cli_operations.ml, cli_printer.ml).
 //! Meaning of `VCPUs-params`: xapi, "VCPU settings"; weight, cap and mask as those of Xen's schedulers.
 
 use std::ops::Range;
@@ -23,6 +25,9 @@ struct Parameter<'a> {
     bytes: Range<usize>,
 }
 
+/// Parameters that are texts of somebody's: they may have several lines.
+const TEXTS: [&str; 4] = ["name-description", "recommendations", "xenstore-data", "other-config"];
+
 /// Reads all machines but templates and snapshots, which do not run.
 pub(crate) fn parse(source: &Source) -> Result<Vec<VirtualMachine>, Diagnostic> {
     let mut machines = vec![];
@@ -32,7 +37,8 @@ pub(crate) fn parse(source: &Source) -> Result<Vec<VirtualMachine>, Diagnostic> 
         let start = at;
         at += line.len();
         let Some((name, value)) = split(line) else {
-            if !line.trim().is_empty() {
+            let goes_on = parameters.last().is_some_and(|last| TEXTS.contains(&last.name));
+            if !goes_on && !line.trim().is_empty() {
                 let end = start + line.trim_end().len();
                 let message = "no parameter of a virtual machine: `NAME ( RW): VALUE` is expected";
                 return Err(source.error(start..end, message));
@@ -54,11 +60,13 @@ pub(crate) fn parse(source: &Source) -> Result<Vec<VirtualMachine>, Diagnostic> 
     Ok(machines)
 }
 
-/// `NAME (ACCESS): VALUE`, where the access is two or three letters and blanks.
+/// `NAME (ACCESS): VALUE`, where the access is two or three letters and a blank.
 fn split(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.trim_end().split_once('(')?;
     let (access, value) = rest.split_once(')')?;
     let letters = access.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b' ');
+    let value = value.trim_start();
+    let value = value.strip_prefix("[DEPRECATED]").unwrap_or(value);
     let value = value.trim_start().strip_prefix(':')?.trim();
     let name = name.trim();
     (letters && access.len() == 3 && !name.is_empty()).then_some((name, value))

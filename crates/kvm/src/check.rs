@@ -12,7 +12,7 @@ use libbpf_rs::btf::{Btf, ReferencesType, TypeId};
 use steelyard_policy::Policy;
 
 use crate::KvmError;
-use crate::host::{cpus, verify};
+use crate::host::{GROUPS, cpus, verify};
 
 /// The kernel's functions that the scheduler cannot do without, as `bpf/kernel.h` declares them.
 const FUNCTIONS: [&str; 12] = [
@@ -71,10 +71,9 @@ pub fn check(policy: &Policy) -> Vec<Finding> {
         });
     }
     let is_there = |path: &str| Path::new(path).exists();
-    let groups = "/sys/fs/cgroup";
-    let version_2 = fs::read_to_string(format!("{groups}/cgroup.controllers")).unwrap_or_default();
+    let version_2 = fs::read_to_string(format!("{GROUPS}/cgroup.controllers")).unwrap_or_default();
     let told =
-        version_2.split_whitespace().any(|it| it == "cpu") || is_there(&format!("{groups}/cpu"));
+        version_2.split_whitespace().any(|it| it == "cpu") || is_there(&format!("{GROUPS}/cpu"));
     for (good, what, lacks) in [
         (
             is_there("/sys/module/kvm"),

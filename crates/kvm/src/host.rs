@@ -18,9 +18,9 @@ use steelyard_policy::ffi::sy_wants_packets;
 use steelyard_recording::Packets;
 
 use crate::asked::{Asked, Thread, asked};
-use crate::skeleton::scheduler::types::{bss, vcpu};
+use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
-use crate::status::BLOCKED;
+use crate::status::blocked_ns;
 use crate::topology::{CPUS, Numbers, groups};
 use crate::{KvmError, as_core, check, now_ns, text};
 
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it finds anew what control groups ask for, beside when a domain begins.
 const ASK: Duration = Duration::from_secs(1);
 /// Where control groups are mounted.
-const GROUPS: &str = "/sys/fs/cgroup";
+pub const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Instead of a pCPU's number, as in `bpf/state.h`.
 const NO_PCPU: u16 = 0xffff;
@@ -140,17 +140,18 @@ impl Scheduler {
                 unsafe { ptr::read_volatile(&raw const state.domains[slot].engine.state.settings) };
             has.push(Asked { weight: settings.weight, cap_percent: settings.cap_percent });
         }
+        let now_ns = now_ns();
         let mut blocked = HashMap::new();
         for vcpu in &state.vcpus {
             // SAFETY: as above; the numbers may be of different times, and none is relied on.
             let (tid, slot, blocked_ns) = unsafe {
                 let vcpu = ptr::read_volatile(vcpu);
-                (vcpu.pid, vcpu.engine.domain as usize, blocked_ns(&vcpu, now_ns()))
+                (vcpu.pid, vcpu.engine.domain as usize, blocked_ns(&vcpu, now_ns))
             };
             let Ok(at) = domains.binary_search_by_key(&slot, |it| it.0) else { continue };
             if tid != 0 {
-                let activity = activity(self.blocked.get(&tid).copied(), (blocked_ns, now_ns()));
-                blocked.insert(tid, (blocked_ns, now_ns()));
+                let activity = activity(self.blocked.get(&tid).copied(), (blocked_ns, now_ns));
+                blocked.insert(tid, (blocked_ns, now_ns));
                 domains[at].2.push(Thread { tid, activity });
             }
         }
@@ -272,13 +273,6 @@ fn ejected(state: &bss, kind: u32) -> KvmError {
         reason: text(&state.exit_reason),
         message: text(&state.exit_message),
     }
-}
-
-/// For how long a vCPU has had nothing to do by now.
-fn blocked_ns(vcpu: &vcpu, now_ns: u64) -> u64 {
-    let lasts = vcpu.engine.status == BLOCKED;
-    let since_ns = if lasts { now_ns.saturating_sub(vcpu.engine.since_ns) } else { 0 };
-    vcpu.met.blocked_ns + since_ns
 }
 
 /// Part of the time between two looks in which a vCPU had something to do; each is its blocked time and when that was.

@@ -24,7 +24,7 @@ const TABLES: (&str, usize) =
 const CONSTANTS: (&str, usize) =
     ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 128]>());
 /// `enum engine_status`
-pub const BLOCKED: u32 = 0;
+const BLOCKED: u32 = 0;
 const WAITING: u32 = 1;
 const RUNNING: u32 = 2;
 
@@ -258,6 +258,16 @@ fn standing(constants: &rodata, tables: &bss, vcpu: &vcpu) -> Option<Standing> {
     }
 }
 
+/// Times are counted when a status ends: for how long by now, if this is the one that lasts.
+fn lasting_ns(vcpu: &vcpu, status: u32, now_ns: u64) -> u64 {
+    if vcpu.engine.status == status { now_ns.saturating_sub(vcpu.engine.since_ns) } else { 0 }
+}
+
+/// For how long a vCPU has had nothing to do by now.
+pub fn blocked_ns(vcpu: &vcpu, now_ns: u64) -> u64 {
+    vcpu.met.blocked_ns + lasting_ns(vcpu, BLOCKED, now_ns)
+}
+
 fn vcpu_status(
     constants: &rodata,
     pid: i32,
@@ -265,10 +275,7 @@ fn vcpu_status(
     standing: Option<Standing>,
     now_ns: u64,
 ) -> VcpuStatus {
-    // Times are counted when a status ends: the one that lasts is added here.
-    let since = |status| {
-        if vcpu.engine.status == status { now_ns.saturating_sub(vcpu.engine.since_ns) } else { 0 }
-    };
+    let since = |status| lasting_ns(vcpu, status, now_ns);
     VcpuStatus {
         name: name(&format!("/proc/{pid}/task/{}/comm", vcpu.pid)),
         tid: vcpu.pid,
@@ -284,7 +291,7 @@ fn vcpu_status(
         times: Times {
             gotten_ns: vcpu.met.gotten_ns + since(RUNNING),
             waited_ns: vcpu.met.waited_ns + since(WAITING),
-            blocked_ns: vcpu.met.blocked_ns + since(BLOCKED),
+            blocked_ns: blocked_ns(vcpu, now_ns),
             worst_wait_ns: vcpu.met.worst_wait_ns.max(since(WAITING)),
             switches: vcpu.met.switches,
             migrations: vcpu.met.migrations,

@@ -296,7 +296,8 @@ pub struct Compare {
 ///
 /// The host is simulated as it is, and again with each change that may help: weights, caps, pins, slices and numbers of
 /// vCPUs of those who are hurt and of those who ran meanwhile, and every other scheduler. What does not help in
-/// every run is left out; nothing to gain is an answer. What gains more on top of the best is shown together with it. docs/advise.md says what counts as hurt.
+/// every run is left out; nothing to gain is an answer. What gains more on top of the best is shown
+/// together with it. docs/advise.md says what counts as hurt.
 #[derive(Args, Debug)]
 #[command(after_help = examples!(
     "steelyard advise night.steelyard"

@@ -437,6 +437,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	u32 ran = c->current, chosen;
+	u64 slice_ns;
 
 	c->occupied = 0;
 	/* 1. Asking again for a choice means nothing while choosing. */
@@ -469,6 +470,8 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 		engine_reset_if_due(e, pcpu, chosen, now);
 	/* 5, 6 */
 	if (chosen != ran) {
+		if (chosen != c->paused)
+			c->turn_left_ns = SY_FOREVER;
 		if (chosen != SY_NONE && host_vcpu(e, chosen)->queued)
 			engine_dequeue(e, chosen);
 		if (ran != SY_NONE)
@@ -480,11 +483,15 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	}
 	c->paused = SY_NONE;
 	/* 7. A request made meanwhile was answered by this choice: it is still on the way. */
-	if (chosen != SY_NONE)
-		return engine_slice_ns(e, pcpu, now);
-	if (!c->interrupted)
-		host_set_idle(e, pcpu, true);
-	return SY_FOREVER;
+	if (chosen == SY_NONE) {
+		if (!c->interrupted)
+			host_set_idle(e, pcpu, true);
+		return SY_FOREVER;
+	}
+	slice_ns = sy_min(engine_slice_ns(e, pcpu, now), c->turn_left_ns);
+	c->turn_left_ns = SY_FOREVER;
+	c->turn_end_ns = now + slice_ns;
+	return slice_ns;
 }
 
 #endif

@@ -280,8 +280,8 @@ ENGINE_FN void engine_withdraw(struct engine *e, u32 queue, u64 now)
 
 /*
  * Something that is no vCPU runs on the pCPU from now on, whatever was to be chosen. Who ran waits,
- * or goes where a pCPU is idle; if it still waits when that ends, by engine_choose(), it has not
- * lost its turn.
+ * or goes where a pCPU is idle; if it still waits when that ends, by engine_choose(), it has what was
+ * left of its turn.
  */
 ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
 {
@@ -299,7 +299,10 @@ ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
 		return;
 	}
 	engine_charge(e, pcpu, now);
-	c->paused = vcpu;
+	/* Or who is interrupted at the end of each turn would keep all others waiting. */
+	c->turn_left_ns = c->turn_end_ns > now ? c->turn_end_ns - now : 0;
+	if (c->turn_left_ns)
+		c->paused = vcpu;
 	host_vcpu(e, vcpu)->unplaced = 1;
 	engine_stop(e, pcpu, now);
 }

@@ -114,6 +114,25 @@ pub struct Settings {
     pub ungrouped: u64,
 }
 
+const SETTINGS: usize = size_of::<Settings>() / size_of::<u64>();
+
+impl Settings {
+    /// What holds of a domain for which nobody asks anything.
+    pub fn usual() -> Settings {
+        let mut usual = Settings::default();
+        for (field, setting) in usual.fields().iter_mut().zip(crate::settings()) {
+            *field = setting.defaults[0];
+        }
+        usual
+    }
+
+    /// In the order of [`crate::settings`].
+    pub fn fields(&mut self) -> &mut [u64; SETTINGS] {
+        // SAFETY: all its fields are u64, and nothing is between them.
+        unsafe { &mut *(&raw mut *self).cast() }
+    }
+}
+
 /// What the host measured of a domain since the sample before: `struct sy_sample`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

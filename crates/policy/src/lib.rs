@@ -243,7 +243,7 @@ pub fn published() -> &'static [(&'static str, &'static str)] {
 }
 
 /// What a policy says of a vCPU at a moment, for who looks on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Weight of its domain in effect, which a governor may have changed.
     pub weight: u64,

@@ -7,7 +7,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
-use steelyard_simulator::config::{Boost, Domain, GuestLocks, Host, Reservation, Task};
+use steelyard_simulator::config::{Boost, Domain, GuestLocks, Host, HostTasks, Reservation, Task};
 use steelyard_simulator::limits;
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 
@@ -80,6 +80,9 @@ pub struct DomainEntry {
     /// Of those, the pCPUs that it would rather use, as in `pin`. Empty, or none of those: no preference.
     #[serde(default)]
     pub pin_soft: Vec<CpuSet>,
+    /// Its vCPUs are none, but tasks of the host itself; see `others` of the host.
+    #[serde(default)]
+    pub host_tasks: Option<HostTasks>,
     /// The slice it asks for, where a policy heeds that.
     #[serde(default)]
     pub slice: Option<Nanoseconds>,
@@ -125,6 +128,7 @@ impl DomainEntry {
             cap_percent: self.cap_percent,
             pin: self.pin.clone(),
             pin_soft: self.pin_soft.clone(),
+            host_tasks: self.host_tasks.clone(),
             slice: self.slice,
             sedf: self.sedf.clone(),
             boost: self.boost.clone(),

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_recording::{Domain, History, Host, Structure, Vcpu, Wake, Who, qemu};
+use steelyard_simulator::config::HostTasks;
 use steelyard_simulator::measure::Segment;
 
 use crate::diagnostic::Diagnostic;
@@ -291,7 +292,11 @@ impl Follower {
         for (priority, threads) in rest.iter_mut().rev() {
             while !threads.is_empty() {
                 let some = threads.drain(..threads.len().min(MAX_THREADS)).collect();
-                domains.push((next, rest_name(*priority), some));
+                domains.push((
+                    next,
+                    rest_name(&HostTasks { priority: *priority, kernel: false }),
+                    some,
+                ));
                 next += 1;
             }
         }

@@ -11,16 +11,8 @@ pub const MAX_THREADS: usize = 1024;
 /// Domains of the rest are numbered from here: Linux has no more processes (PID_MAX_LIMIT).
 pub const REST: u32 = 1 << 22;
 
-/// The kernel's number for how urgent a thread is: up to 99 real-time, from 100 on that and a niceness from -20 on.
-pub const NICE_LEAST: u32 = 100;
-pub const NICE_USUAL: u32 = 120;
-pub const NICE_MOST: u32 = 139;
-/// sched_prio_to_weight of the kernel, from niceness -20 to 19; 1024 is the usual one.
-pub const NICE_WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
-    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
-    70, 56, 45, 36, 29, 23, 18, 15,
-];
+use steelyard_simulator::config::HostTasks;
+pub use steelyard_simulator::priority::{NICE_LEAST, NICE_MOST, NICE_USUAL, NICE_WEIGHTS};
 
 /// The weight of a thread, or of a session, of this niceness, 256 being the usual one.
 #[must_use]
@@ -43,10 +35,11 @@ pub fn known(priority: Option<u32>) -> u32 {
 }
 
 /// What the domain of such threads is called.
-pub fn rest_name(priority: u32) -> String {
-    match priority {
-        NICE_USUAL => "rest of the host".to_owned(),
-        ..NICE_LEAST => "rest of the host, real-time".to_owned(),
-        _ => format!("rest of the host, nice {}", i64::from(priority) - i64::from(NICE_USUAL)),
+pub fn rest_name(tasks: &HostTasks) -> String {
+    let name = if tasks.kernel { "rest of the host, kernel" } else { "rest of the host" };
+    match tasks.priority {
+        NICE_USUAL => name.to_owned(),
+        ..NICE_LEAST => format!("{name}, real-time"),
+        priority => format!("{name}, nice {}", i64::from(priority) - i64::from(NICE_USUAL)),
     }
 }

@@ -15,7 +15,7 @@ use steelyard_recording::{
     Figures, History, Open, OtherRun, Placement, Snapshot, Structure, Tally, ThreadEvents, Wake,
     Who, merged,
 };
-use steelyard_simulator::config::{Domain, Setup};
+use steelyard_simulator::config::{Domain, HostTasks, Setup};
 use steelyard_simulator::measure::{
     DomainMeasure, PcpuMeasure, Run, SchedulingEvents, Segment, TimeMeasure, VcpuMeasure, Waits,
     WorstWait,
@@ -57,6 +57,8 @@ pub(crate) struct Process {
     pub weight: u32,
     /// Whether each vCPU has that for itself.
     pub ungrouped: bool,
+    /// What they are, if no virtual machine.
+    pub tasks: Option<HostTasks>,
     /// In percent of one pCPU; 0: none.
     pub cap_percent: u32,
     /// Where each vCPU may run; none: anywhere.
@@ -557,7 +559,7 @@ impl Digest {
         let groups = self.hold(&mut processes, &others, &figures, elapsed_ns);
         let rest = rest_of_the_host(others.into_values(), &figures, &groups, elapsed_ns);
         for (id, rest) in (priority::REST..).zip(rest) {
-            let Rest { mut name, weight, ungrouped, times, loads, pins } = rest;
+            let Rest { mut name, weight, ungrouped, tasks, times, loads, pins } = rest;
             // A domain may be called so, and there may be more threads than one has room for.
             while processes.values().any(|known: &Process| known.name == name) {
                 name += &format!("-{id}");
@@ -565,7 +567,8 @@ impl Digest {
             processes.entry(id).or_insert_with(|| {
                 threads.add(id, loads);
                 let (cap_percent, replay, vcpus) = (0, vec![], 0);
-                Process { name, weight, ungrouped, cap_percent, pins, times, replay, vcpus }
+                let tasks = Some(tasks);
+                Process { name, weight, ungrouped, tasks, cap_percent, pins, times, replay, vcpus }
             });
         }
         threads.settle(self.causes, &mut processes);
@@ -617,6 +620,7 @@ impl Digest {
                 name: domain.name.clone(),
                 weight: domain.weight,
                 ungrouped: domain.ungrouped,
+                tasks: None,
                 cap_percent: domain.cap_percent,
                 pins: vec![],
                 times,
@@ -674,6 +678,19 @@ impl Digest {
                 process.ungrouped = held.ungrouped;
             }
             process.pins = (0..process.times.len() as u32).map(pin).collect();
+        }
+        // Beside virtual machines; else they are what is asked about.
+        let source = &self.all.host.source;
+        let of_linux = ["Linux", "perf", "Perfetto"].iter().any(|begin| source.starts_with(begin));
+        if of_linux && processes.values().any(|process| process.vcpus > 0) {
+            for (index, id) in ids() {
+                let Some(process) = processes.get_mut(&id) else { continue };
+                let placement = self.placements.get(&Who::Vcpu(index as u32, 0));
+                let priority = priority::known(placement.and_then(|placement| placement.priority));
+                if process.vcpus == 0 {
+                    process.tasks = Some(HostTasks { priority, kernel: false });
+                }
+            }
         }
         groups
     }

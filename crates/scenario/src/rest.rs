@@ -6,11 +6,36 @@ use std::sync::Arc;
 
 use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::{Figures, Group, Placement};
+use steelyard_simulator::config::HostTasks;
 use steelyard_simulator::measure::{TimeMeasure, Waits};
 use steelyard_simulator::units::CpuSet;
 
 use crate::causes::Load;
 use crate::priority;
+
+/// How the names of threads of the kernel begin that run often.
+const KERNEL_THREADS: [&str; 20] = [
+    "cpuhp/",
+    "irq/",
+    "jbd2/",
+    "kauditd",
+    "kblockd",
+    "kcompactd",
+    "khugepaged",
+    "ksmd",
+    "ksoftirqd/",
+    "kswapd",
+    "kthreadd",
+    "kworker/",
+    "migration/",
+    "napi/",
+    "nvme",
+    "rcu",
+    "scsi_",
+    "txg_",
+    "writeback",
+    "xfs",
+];
 
 /// A thread that is no vCPU.
 #[derive(Default)]
@@ -36,6 +61,11 @@ impl OtherThread {
             Some(placement) if self.priority() >= priority::NICE_LEAST => &placement.groups,
             _ => &[],
         }
+    }
+
+    /// Whether it is a thread of the kernel, as its name has it: no recording tells.
+    fn is_of_kernel(&self) -> bool {
+        self.groups().is_empty() && KERNEL_THREADS.iter().any(|begin| self.name.starts_with(begin))
     }
 
     fn priority(&self) -> u32 {
@@ -75,6 +105,7 @@ pub(crate) struct Rest {
     pub name: String,
     pub weight: u32,
     pub ungrouped: bool,
+    pub tasks: HostTasks,
     pub times: Vec<TimeMeasure>,
     pub loads: Vec<Load>,
     pub pins: Vec<Option<CpuSet>>,
@@ -85,7 +116,7 @@ pub(crate) struct Rest {
 enum Held {
     /// In no group, or one that hardly used anything, as of which each has the usual weight: each by itself, the less
     /// urgent first.
-    Alone { urgency: u32 },
+    Alone { urgency: u32, kernel: bool },
     /// A group where there are vCPUs too: likewise, beside them.
     Beside { group: u64, urgency: u32 },
     /// A group of their own.
@@ -116,8 +147,8 @@ pub(crate) fn rest_of_the_host(
             Some(group) if groups.has_vcpus(group) => Held::Beside { group: group.id, urgency },
             Some(group) if used_ns[&group.id] >= least_ns => Held::Group(group.id),
             // The niceness of a thread counts within its group.
-            Some(_) => Held::Alone { urgency: u32::MAX - priority::NICE_USUAL },
-            None => Held::Alone { urgency },
+            Some(_) => Held::Alone { urgency: u32::MAX - priority::NICE_USUAL, kernel: false },
+            None => Held::Alone { urgency, kernel: other.is_of_kernel() },
         };
         alike.entry(held).or_default().push(other);
     }
@@ -144,18 +175,19 @@ fn one_domain(
     let chain = threads.first().map_or(&[][..], OtherThread::groups);
     let weights =
         threads.iter().map(|other| groups.of_thread(&other.member(&of(other), elapsed_ns)));
+    let tasks = match held {
+        Held::Alone { urgency, kernel } => HostTasks { priority: u32::MAX - urgency, kernel },
+        Held::Beside { urgency, .. } => HostTasks { priority: u32::MAX - urgency, kernel: false },
+        Held::Group(_) => HostTasks { priority: priority::NICE_USUAL, kernel: false },
+    };
+    let name = priority::rest_name(&tasks);
     let (name, weight) = match held {
-        Held::Alone { urgency } => {
-            let priority = u32::MAX - urgency;
-            (priority::rest_name(priority), priority::weight(priority).into())
-        }
-        Held::Beside { urgency, .. } => {
-            let weight = weights.sum::<f64>() / threads.len() as f64;
-            (format!("{}, beside vCPUs", priority::rest_name(u32::MAX - urgency)), weight)
+        Held::Alone { .. } => (name, priority::weight(tasks.priority).into()),
+        Held::Beside { .. } => {
+            (format!("{name}, beside vCPUs"), weights.sum::<f64>() / threads.len() as f64)
         }
         Held::Group(_) => {
-            let weight = groups.weight(chain).unwrap_or(1.0);
-            (format!("{}, group of {busiest}", priority::rest_name(priority::NICE_USUAL)), weight)
+            (format!("{name}, group of {busiest}"), groups.weight(chain).unwrap_or(1.0))
         }
     };
     let pins = threads.iter().map(|other| other.placement.as_ref()?.pcpus.clone()).collect();
@@ -165,6 +197,7 @@ fn one_domain(
         name,
         weight: weight.round() as u32,
         ungrouped: !matches!(held, Held::Group(_)),
+        tasks,
         times,
         loads,
         pins,

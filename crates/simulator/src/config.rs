@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+use crate::priority;
 use crate::units::{CpuSet, Nanoseconds};
 use crate::workload::Workload;
 
@@ -41,6 +42,10 @@ pub struct Host {
     /// Hardware threads of each core. Each is a pCPU.
     #[schemars(range(min = limits::CORE_THREADS.least, max = limits::CORE_THREADS.most))]
     pub threads_per_core: u32,
+    /// How tasks that are no vCPUs run; without it `among` under `fair` without a governor, which stands for Linux's
+    /// own scheduler, and else `beside`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<Others>,
     /// What things cost.
     pub costs: Costs,
     /// Network and disk.
@@ -55,6 +60,7 @@ impl Default for Host {
             nodes_per_socket: 1,
             caches_per_node: 1,
             threads_per_core: 1,
+            others: None,
             costs: Costs::default(),
             io: Io::default(),
         }
@@ -71,6 +77,42 @@ impl Host {
     pub fn pcpus(&self) -> u32 {
         self.sockets.saturating_mul(self.cores_per_socket).saturating_mul(self.threads_per_core)
     }
+}
+
+/// How tasks of the host that are no vCPUs (`host_tasks` of a domain) share it with the vCPUs. Real-time ones are above
+/// all others either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Others {
+    /// As vCPUs of their domain, by the same policy: Linux's own scheduler.
+    Among,
+    /// In turns with the vCPUs on each pCPU, out of the policy's sight: `steelyard kvm run`.
+    Beside,
+}
+
+/// Tasks of a Linux host.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostTasks {
+    /// In the kernel's numbers: below 100 real-time, from 100 on niceness -20 to 19.
+    #[serde(default = "usual_priority")]
+    #[schemars(range(min = limits::PRIORITY.least, max = limits::PRIORITY.most))]
+    pub priority: u32,
+    /// Threads of the kernel, which run at once when they wake.
+    #[serde(default)]
+    pub kernel: bool,
+}
+
+impl HostTasks {
+    /// Above all that are not.
+    #[must_use]
+    pub fn is_real_time(&self) -> bool {
+        self.priority < priority::NICE_LEAST
+    }
+}
+
+fn usual_priority() -> u32 {
+    priority::NICE_USUAL
 }
 
 /// CPU time lost to the machinery. A vCPU pays for its own: gotten time without progress.
@@ -176,6 +218,9 @@ pub struct Domain {
     /// Of those, the pCPUs that it would rather use, as in `pin`. Empty, or none of those: no preference.
     #[serde(default)]
     pub pin_soft: Vec<CpuSet>,
+    /// Its vCPUs are none, but tasks of the host itself; see `others` of the host.
+    #[serde(default)]
+    pub host_tasks: Option<HostTasks>,
     /// The slice it asks for, where a policy heeds that.
     #[serde(default)]
     pub slice: Option<Nanoseconds>,
@@ -233,6 +278,7 @@ impl Domain {
             cap_percent: 0,
             pin: vec![],
             pin_soft: vec![],
+            host_tasks: None,
             slice: None,
             sedf: None,
             boost: None,

@@ -89,12 +89,67 @@ pub(crate) struct Pcpu {
     pub state: ffi::Pcpu,
     charged_ns: u64,
     tick_ns: u64,
+    turn_end_ns: u64,
+    turn_left_ns: u64,
     pub current: VcpuNumber,
     queue: QueueNumber,
     paused: VcpuNumber,
     pub interrupted: bool,
-    occupied: bool,
+    pub occupied: bool,
     online: bool,
+}
+
+/// `ENGINE_OTHER_SLICE_NS`
+pub(crate) const OTHER_SLICE_NS: u64 = 3_000_000;
+
+/// `struct engine_line`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Line {
+    pub time_ns: u64,
+}
+
+/// `struct engine_other`
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Other {
+    pub time_ns: u64,
+    pub line: u32,
+    is_known: bool,
+}
+
+impl Other {
+    /// Into the line of this number.
+    pub fn join(&mut self, from: &Line, to: &Line, line: u32, weight: u64) {
+        // SAFETY: it changes the first argument and keeps nothing.
+        unsafe { simulated_other_joins(self, from, to, line, weight) }
+    }
+}
+
+/// `struct engine_turns`
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Turns {
+    ahead_ns: u64,
+    changed_ns: u64,
+    run: u32,
+}
+
+impl Turns {
+    pub fn ahead_ns(&self, now: u64) -> u64 {
+        // SAFETY: it only reads.
+        unsafe { simulated_others_ahead_ns(self, now) }
+    }
+
+    pub fn start(&mut self, line: &mut Line, other: &Other, now: u64) {
+        // SAFETY: it changes the first two and keeps nothing.
+        unsafe { simulated_other_starts(self, line, other, now) }
+    }
+
+    pub fn stop(&mut self, other: &mut Other, weight: u64, now: u64) {
+        // SAFETY: the same.
+        unsafe { simulated_other_stops(self, other, weight, now) }
+    }
 }
 
 /// `struct simulated_host`
@@ -168,6 +223,9 @@ impl Default for Host {
 }
 
 include!(concat!(env!("OUT_DIR"), "/facts.rs"));
+twin!(FACTS, Line, "engine_line": time_ns);
+twin!(FACTS, Other, "engine_other": time_ns, line, is_known);
+twin!(FACTS, Turns, "engine_turns": ahead_ns, changed_ns, run);
 type WaitingVcpu = Waiting<VcpuNumber>;
 twin!(FACTS, WaitingVcpu, "waiting": key, who = "vcpu");
 twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
@@ -176,7 +234,8 @@ twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engin
 twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "engine.first_pcpu",
     end_pcpu = "engine.end_pcpu", balances = "engine.balances", waiting, members, waiting_count, members_count);
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",
-    tick_ns = "engine.tick_ns", current = "engine.current", queue = "engine.queue", paused = "engine.paused",
+    tick_ns = "engine.tick_ns", turn_end_ns = "engine.turn_end_ns", turn_left_ns = "engine.turn_left_ns",
+    current = "engine.current", queue = "engine.queue", paused = "engine.paused",
     interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online");
 twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",
     began_ns = "engine.began_ns", pcpus = "engine.pcpus", level_pcpus = "engine.level_pcpus", queues = "engine.queues",
@@ -213,6 +272,11 @@ unsafe extern "C" {
     pub(crate) fn simulated_spin(host: *mut Host, pcpu: PcpuNumber, now: u64);
     pub(crate) fn simulated_interrupt_pcpu(host: *mut Host, pcpu: PcpuNumber);
     pub(crate) fn simulated_choose(host: *mut Host, pcpu: PcpuNumber, now: u64) -> u64;
+    pub(crate) fn simulated_occupy(host: *mut Host, pcpu: PcpuNumber, now: u64);
+    fn simulated_others_ahead_ns(turns: &Turns, now: u64) -> u64;
+    fn simulated_other_starts(turns: &mut Turns, line: &mut Line, other: &Other, now: u64);
+    fn simulated_other_stops(turns: &mut Turns, other: &mut Other, weight: u64, now: u64);
+    fn simulated_other_joins(other: &mut Other, from: &Line, to: &Line, line: u32, weight: u64);
     pub(crate) fn simulated_balance_queue(host: *mut Host, queue: QueueNumber, now: u64);
     pub(crate) fn simulated_tick_of(host: *mut Host, pcpu: PcpuNumber, now: u64);
     pub(crate) fn simulated_vcpu_timer_of(host: *mut Host, vcpu: VcpuNumber, now: u64);

@@ -47,6 +47,8 @@ void facts(void)
 	FIELD(simulated_pcpu, engine.state);
 	FIELD(simulated_pcpu, engine.charged_ns);
 	FIELD(simulated_pcpu, engine.tick_ns);
+	FIELD(simulated_pcpu, engine.turn_end_ns);
+	FIELD(simulated_pcpu, engine.turn_left_ns);
 	FIELD(simulated_pcpu, engine.current);
 	FIELD(simulated_pcpu, engine.queue);
 	FIELD(simulated_pcpu, engine.paused);
@@ -82,6 +84,19 @@ void facts(void)
 	FIELD(simulated_tables, words);
 	FIELD(simulated_tables, account_count);
 	FIELD(simulated_tables, account_order);
+
+	SIZE(engine_line);
+	FIELD(engine_line, time_ns);
+
+	SIZE(engine_other);
+	FIELD(engine_other, time_ns);
+	FIELD(engine_other, line);
+	FIELD(engine_other, is_known);
+
+	SIZE(engine_turns);
+	FIELD(engine_turns, ahead_ns);
+	FIELD(engine_turns, changed_ns);
+	FIELD(engine_turns, run);
 
 	SIZE(waiting);
 	FIELD(waiting, key);

@@ -303,6 +303,7 @@ HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
 }
 
 #include "engine/engine.h"
+#include "engine/others.h"
 
 /* ---- What the simulator calls ---- */
 
@@ -357,6 +358,34 @@ void simulated_interrupt_pcpu(struct simulated_host *h, u32 pcpu)
 u64 simulated_choose(struct simulated_host *h, u32 pcpu, u64 now)
 {
 	return engine_choose(&h->engine, pcpu, now);
+}
+
+void simulated_occupy(struct simulated_host *h, u32 pcpu, u64 now)
+{
+	engine_occupy(&h->engine, pcpu, now);
+}
+
+u64 simulated_others_ahead_ns(const struct engine_turns *turns, u64 now)
+{
+	return engine_others_ahead_ns(turns, now);
+}
+
+void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,
+			    const struct engine_other *other, u64 now)
+{
+	engine_other_starts(turns, line, other, now);
+}
+
+void simulated_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight,
+			   u64 now)
+{
+	engine_other_stops(turns, other, weight, now);
+}
+
+void simulated_other_joins(struct engine_other *other, const struct engine_line *from,
+			   const struct engine_line *to, u32 line, u64 weight)
+{
+	engine_other_joins(other, from, to, line, weight);
 }
 
 void simulated_balance_queue(struct simulated_host *h, u32 queue, u64 now)

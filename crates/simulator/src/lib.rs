@@ -48,6 +48,7 @@ mod idleness;
 pub mod limits;
 pub mod measure;
 mod numbers;
+pub mod priority;
 mod random;
 mod run_queue;
 mod simulation;

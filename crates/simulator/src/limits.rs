@@ -69,6 +69,8 @@ pub const LINK_MBIT_PER_S: Range = range(1, 10_000_000);
 pub const DISK_MBYTE_PER_S: Range = range(1, 1_000_000);
 /// vCPUs of a domain.
 pub const VCPUS: Range = range(1, 1024);
+/// How urgent a task of the host is, in the kernel's numbers.
+pub const PRIORITY: Range = range(0, crate::priority::NICE_MOST as u64);
 /// Weight of a domain.
 pub const WEIGHT: Range = setting(setting_range!("weight"));
 /// All pCPUs of the largest host.

@@ -15,6 +15,7 @@ pub(crate) type QueueNumber = Number<OfQueue>;
 pub(crate) type DomainNumber = Number<OfDomain>;
 pub(crate) type ThreadNumber = Number<OfThread>;
 pub(crate) type TaskNumber = Number<OfTask>;
+pub(crate) type OtherNumber = Number<OfOther>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OfPcpu;
@@ -28,6 +29,8 @@ pub(crate) struct OfDomain;
 pub(crate) struct OfThread;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OfTask;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OfOther;
 
 impl<Of> Number<Of> {
     /// Of nothing: `SY_NONE`.
@@ -82,6 +85,12 @@ impl<Of, T> Table<Of, T> {
 
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.things.as_mut_ptr()
+    }
+}
+
+impl<Of, T> Default for Table<Of, T> {
+    fn default() -> Self {
+        Table::with_capacity(0)
     }
 }
 

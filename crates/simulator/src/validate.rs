@@ -116,6 +116,9 @@ impl Setup {
         let pcpus = self.host.pcpus();
         path.range("vcpus", domain.vcpus, limits::VCPUS)?;
         path.range("weight", domain.weight, limits::WEIGHT)?;
+        if let Some(tasks) = &domain.host_tasks {
+            path.range("host_tasks.priority", tasks.priority, limits::PRIORITY)?;
+        }
         path.range("cap_percent", domain.cap_percent, limits::CAP_PERCENT)?;
         if let Some(boost) = &domain.boost {
             path.range("boost.ratio_percent", boost.ratio_percent, limits::BOOST_PERCENT)?;

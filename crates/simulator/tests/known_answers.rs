@@ -5,7 +5,8 @@ mod common;
 
 use common::*;
 use steelyard_policy::Policy;
-use steelyard_simulator::config::{Costs, Domain, Host, Io, Reservation, Setup};
+use steelyard_simulator::Simulation;
+use steelyard_simulator::config::{Costs, Domain, Host, HostTasks, Io, Others, Reservation, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_simulator::workload::{
@@ -599,4 +600,72 @@ fn migrations_cost_by_distance() {
             "{time:?}"
         );
     }
+}
+
+// ---- Tasks of the host ----
+
+fn tasks_of_the_host(name: &str, vcpus: u32, tasks: HostTasks) -> Domain {
+    Domain { host_tasks: Some(tasks), ..Domain::new(name, vcpus).with_task(vcpus, Busy::default()) }
+}
+
+fn usual(priority: u32) -> HostTasks {
+    HostTasks { priority, kernel: false }
+}
+
+/// They have half of a pCPU however many they are, among themselves by niceness: 1024 to 335 from 0 to 5.
+#[test]
+fn tasks_of_the_host_have_half_of_a_pcpu() {
+    let mut setup = Setup {
+        host: Host { costs: no_costs(), ..Host::with_pcpus(1) },
+        domains: vec![
+            Domain { weight: 100, ..Domain::new("a", 1).with_task(1, Busy::default()) },
+            Domain { weight: 300, ..Domain::new("b", 1).with_task(1, Busy::default()) },
+            tasks_of_the_host("usual", 1, usual(120)),
+            tasks_of_the_host("nice", 1, usual(125)),
+        ],
+    };
+    let shares = |setup: &Setup, policy: &str| {
+        let mut simulation = Simulation::new(setup, &Policy::named(policy).unwrap(), 1).unwrap();
+        simulation.run_until(10 * S);
+        simulation.measure().domains.iter().map(|domain| domain.share_percent).collect::<Vec<_>>()
+    };
+    let near = |shares: Vec<f64>, expected: [f64; 4]| {
+        let is_near =
+            shares.iter().zip(expected).all(|(share, expected)| (share - expected).abs() < 0.5);
+        assert!(is_near, "{shares:?} instead of {expected:?}");
+    };
+    near(shares(&setup, "credit2"), [12.5, 37.5, 37.7, 12.3]);
+    near(shares(&setup, "fair+app-slice"), [12.5, 37.5, 37.7, 12.3]);
+    // In Linux's own scheduler all are alike.
+    let of_900 = |weight: f64| 100.0 * weight / 912.0;
+    near(shares(&setup, "fair"), [of_900(100.0), of_900(300.0), of_900(256.0), of_900(256.0)]);
+    setup.host.others = Some(Others::Beside);
+    near(shares(&setup, "fair"), [12.5, 37.5, 37.7, 12.3]);
+}
+
+/// One that wakes runs at once beside vCPUs, and those that are real-time wait for nobody but their like.
+#[test]
+fn who_wakes_for_little_waits_for_nobody() {
+    let naps =
+        Busy { compute: Nanoseconds(100_000), sleep: Nanoseconds(9_900_000), ..Busy::default() };
+    let mut napper = Domain::new("napper", 1).with_task(1, naps);
+    napper.host_tasks = Some(usual(120));
+    let mut setup = Setup {
+        host: Host { costs: no_costs(), ..Host::with_pcpus(1) },
+        domains: vec![Domain::new("busy", 1).with_task(1, Busy::default()), napper],
+    };
+    let waits = |setup: &Setup, policy: &str| {
+        let mut simulation = Simulation::new(setup, &Policy::named(policy).unwrap(), 1).unwrap();
+        simulation.run_until(2 * S);
+        let napper = &simulation.measure().domains[1];
+        napper.time.waited_ns
+    };
+    assert_eq!(waits(&setup, "credit2"), 0);
+    // Beside another that is as urgent it waits for a slice of that one at most, 200 times at most.
+    setup.domains.push(tasks_of_the_host("other", 1, usual(120)));
+    let waited_ns = waits(&setup, "credit2");
+    assert!((1..=200 * 3_000_000).contains(&waited_ns), "{waited_ns}");
+    setup.domains[1].host_tasks = Some(usual(0));
+    assert_eq!(waits(&setup, "credit2"), 0);
+    assert_eq!(waits(&setup, "fair"), 0);
 }

@@ -13,7 +13,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError};
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
-use steelyard_simulator::config::{Costs, Domain, GuestLocks, Host, Io, Reservation, Setup, Task};
+use steelyard_simulator::config::{
+    Costs, Domain, GuestLocks, Host, HostTasks, Io, Others, Reservation, Setup, Task,
+};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
@@ -93,6 +95,7 @@ fn hosts() -> impl Strategy<Value = Host> {
                 _ => 1,
             },
             threads_per_core,
+            others: None,
             costs,
             io,
         },
@@ -258,6 +261,12 @@ fn pins(pcpus: u32, vcpus: u32) -> impl Strategy<Value = Vec<CpuSet>> {
     ]
 }
 
+fn host_tasks() -> impl Strategy<Value = HostTasks> {
+    let priority = prop_oneof![1 => Just(0), 3 => 100..140u32];
+    (priority, prop::bool::weighted(0.3))
+        .prop_map(|(priority, kernel)| HostTasks { priority, kernel })
+}
+
 fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
     let reservation =
         (1..100u64, 1..=100u64, any::<bool>()).prop_map(|(ms, percent, extra_time)| {
@@ -275,9 +284,20 @@ fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
             prop_oneof![2 => Just(Nanoseconds(0)), 1 => time(0..50_000)],
             prop::collection::vec(tasks(workloads(), vcpus), 0..=2),
             prop_oneof![Just(GuestLocks::Unfair), Just(GuestLocks::Ticket)],
+            prop::option::weighted(0.2, host_tasks()),
         )
             .prop_map(
-                move |(weight, cap_percent, pins, slice, sedf, start, task, guest_locks)| {
+                move |(
+                    weight,
+                    cap_percent,
+                    pins,
+                    slice,
+                    sedf,
+                    start,
+                    task,
+                    guest_locks,
+                    host_tasks,
+                )| {
                     let (pin, pin_soft) = pins;
                     Domain {
                         weight,
@@ -289,6 +309,7 @@ fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
                         start,
                         task,
                         guest_locks,
+                        host_tasks,
                         ..Domain::new("", vcpus)
                     }
                 },
@@ -309,9 +330,11 @@ fn setups() -> impl Strategy<Value = Setup> {
     hosts()
         .prop_flat_map(|host| {
             let domains = prop::collection::vec(domains(host.pcpus()), 1..=4);
-            (Just(host), domains, any::<prop::sample::Index>(), any::<bool>()).prop_map(
-                |(host, domains, driver, has_driver)| {
-                    let mut setup = named(host, domains);
+            let others =
+                prop_oneof![Just(None), Just(Some(Others::Among)), Just(Some(Others::Beside))];
+            (Just(host), others, domains, any::<prop::sample::Index>(), any::<bool>()).prop_map(
+                |(host, others, domains, driver, has_driver)| {
+                    let mut setup = named(Host { others, ..host }, domains);
                     if has_driver {
                         let driver = driver.get(&setup.domains).name.clone();
                         setup.host.io.driver_domain = Some(driver);

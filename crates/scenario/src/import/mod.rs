@@ -27,6 +27,7 @@ use steelyard_recording::{
     Ending, History, RecordingError, Snapshot, TraceEventsError, XentraceError, XentraceFile,
     XentraceSurvey, is_xentrace, qemu, read_trace_events,
 };
+use steelyard_simulator::config::HostTasks;
 use steelyard_simulator::limits;
 use steelyard_simulator::units::{CpuSet, MAX_PCPU, Nanoseconds};
 use toml_edit::Value;
@@ -714,6 +715,10 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         }
         if process.ungrouped {
             text.push_str("ungrouped = true\n");
+        }
+        if let Some(HostTasks { priority, kernel }) = &process.tasks {
+            let kernel = if *kernel { ", kernel = true" } else { "" };
+            let _ = writeln!(text, "host_tasks = {{ priority = {priority}{kernel} }}");
         }
         if process.cap_percent != 0 {
             let _ = writeln!(text, "cap_percent = {}", process.cap_percent);

@@ -190,10 +190,10 @@ impl Simulation {
     pub(super) fn progress(&mut self, pcpu: PcpuNumber) {
         let entry = &mut self.pcpus[pcpu];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
-        if entry.engine.current == Number::NONE {
+        if entry.runs == Number::NONE {
             return;
         }
-        let vcpu = &mut self.vcpus[entry.engine.current];
+        let vcpu = &mut self.vcpus[entry.runs];
         let number = vcpu.thread;
         let thread = &mut self.threads[number];
         // A step that ends now comes before what happens now if its timer would have been set before.
@@ -224,7 +224,7 @@ impl Simulation {
     #[inline(always)]
     pub(super) fn arm(&mut self, pcpu: PcpuNumber) {
         let entry = &self.pcpus[pcpu];
-        let vcpu = &self.vcpus[entry.engine.current];
+        let vcpu = &self.vcpus[entry.runs];
         let domain = &self.domains[vcpu.engine.domain];
         let thread = &self.threads[vcpu.thread];
         let time_ns = entry.slice_end_ns.min(look_ns(self.now_ns, vcpu, domain, thread));
@@ -239,7 +239,7 @@ impl Simulation {
         // As [`Simulation::progress`] does, and then on with the same vCPU and thread.
         let entry = &mut self.pcpus[pcpu];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
-        let current = entry.engine.current;
+        let current = entry.runs;
         let slice_ends = entry.slice_end_ns <= self.now_ns;
         let vcpu = &mut self.vcpus[current];
         let number = vcpu.thread;
@@ -257,7 +257,7 @@ impl Simulation {
         let turn_ends = turn_ends && (slice_ends || !self.has_seen_nobody(number));
         if slice_ends {
             self.scheduling_events.slice_ends += 1;
-            self.interrupt(pcpu);
+            self.turn_ends(pcpu);
         }
         if !pays && (!computes || turn_ends) {
             self.guest_steps += 1;
@@ -271,7 +271,7 @@ impl Simulation {
         }
         // Interrupted pCPUs choose when the event is over, and are armed then.
         let entry = &self.pcpus[pcpu];
-        if entry.engine.current != Number::NONE && !entry.engine.interrupted {
+        if entry.runs != Number::NONE && !entry.engine.interrupted && !self.others.asked(pcpu) {
             self.arm(pcpu);
         }
     }
@@ -425,7 +425,7 @@ impl Simulation {
                 Step::End => {
                     entry.status = ThreadStatus::Ended;
                     self.leave_vcpu(pcpu);
-                    if self.pcpus[pcpu].engine.current == Number::NONE {
+                    if self.pcpus[pcpu].runs == Number::NONE {
                         return;
                     }
                     continue;
@@ -434,7 +434,7 @@ impl Simulation {
             if sleeps {
                 self.threads[thread].status = ThreadStatus::Asleep;
                 self.leave_vcpu(pcpu);
-                if self.pcpus[pcpu].engine.current == Number::NONE {
+                if self.pcpus[pcpu].runs == Number::NONE {
                     return;
                 }
             }
@@ -443,7 +443,7 @@ impl Simulation {
 
     /// The thread on the pCPU's vCPU has left it: another comes, or the vCPU blocks.
     fn leave_vcpu(&mut self, pcpu: PcpuNumber) {
-        let vcpu = self.pcpus[pcpu].engine.current;
+        let vcpu = self.pcpus[pcpu].runs;
         let entry = &self.vcpus[vcpu];
         match self.first_ready(entry.engine.domain, vcpu) {
             Some(next) => self.pick(vcpu, next),
@@ -643,7 +643,7 @@ impl Simulation {
 
     /// The thread on the pCPU has spun for the whole window: the hardware reports it.
     fn pause_loop_exit(&mut self, pcpu: PcpuNumber) {
-        let vcpu = self.pcpus[pcpu].engine.current;
+        let vcpu = self.pcpus[pcpu].runs;
         self.exit(vcpu);
         let thread = self.vcpus[vcpu].thread;
         self.threads[thread].left_ns = self.costs.pause_loop_window.0.max(1);

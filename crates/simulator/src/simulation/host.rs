@@ -65,6 +65,10 @@ impl Simulation {
 
     /// A blocked vCPU has work again.
     pub(super) fn vcpu_wake(&mut self, vcpu: VcpuNumber) {
+        if self.is_other(vcpu) {
+            self.other_wakes(vcpu);
+            return;
+        }
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_wake(self.host(), vcpu, now) }
@@ -72,6 +76,10 @@ impl Simulation {
 
     /// The vCPU that runs on this pCPU has nothing more to do.
     pub(super) fn vcpu_block(&mut self, pcpu: PcpuNumber) {
+        if self.is_other(self.pcpus[pcpu].runs) {
+            self.other_blocks(pcpu);
+            return;
+        }
         self.scheduling_events.blocks += 1;
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
@@ -80,6 +88,10 @@ impl Simulation {
 
     /// A pause-loop exit of the vCPU that runs on this pCPU.
     pub(super) fn vcpu_spin(&mut self, pcpu: PcpuNumber) {
+        // Of a task of the host there is none.
+        if self.is_other(self.pcpus[pcpu].runs) {
+            return;
+        }
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe { engine::simulated_spin(self.host(), pcpu, now) }
@@ -94,9 +106,11 @@ impl Simulation {
     /// The pCPU chooses who runs next.
     pub(super) fn schedule(&mut self, pcpu: PcpuNumber) {
         self.progress(pcpu);
-        let now = self.policy_now();
-        // SAFETY: the contract of `engine.rs`.
-        let slice_ns = unsafe { engine::simulated_choose(self.host(), pcpu, now) };
+        if !self.others.is_empty() {
+            self.dispatch(pcpu);
+            return;
+        }
+        let slice_ns = self.choose(pcpu);
         let entry = &mut self.pcpus[pcpu];
         if entry.engine.current == Number::NONE {
             self.timers.cancel(pcpu.0);
@@ -104,6 +118,21 @@ impl Simulation {
             entry.slice_end_ns = self.now_ns.saturating_add(slice_ns);
             self.arm(pcpu);
         }
+    }
+
+    /// The engine's choice, and for how long.
+    #[inline(always)]
+    pub(super) fn choose(&mut self, pcpu: PcpuNumber) -> u64 {
+        let now = self.policy_now();
+        // SAFETY: the contract of `engine.rs`.
+        unsafe { engine::simulated_choose(self.host(), pcpu, now) }
+    }
+
+    /// Something that is no vCPU runs there from now on.
+    pub(super) fn occupy(&mut self, pcpu: PcpuNumber) {
+        let now = self.policy_now();
+        // SAFETY: the contract of `engine.rs`.
+        unsafe { engine::simulated_occupy(self.host(), pcpu, now) }
     }
 
     pub(super) fn balance(&mut self, queue: QueueNumber) {
@@ -226,13 +255,17 @@ impl Simulation {
 
     /// The vCPU starts on the pCPU: what that costs, and what its guest does.
     #[inline(always)]
-    fn starts(&mut self, vcpu: VcpuNumber, pcpu: PcpuNumber) {
+    pub(super) fn starts(&mut self, vcpu: VcpuNumber, pcpu: PcpuNumber) {
+        if !self.others.is_empty() {
+            self.put_back(pcpu);
+        }
         let now_ns = self.now_ns;
         self.scheduling_events.switches += 1;
         let entry = &mut self.pcpus[pcpu];
         entry.idle_ns += now_ns - entry.idle_since_ns;
         entry.switches += 1;
         entry.progress_ns = now_ns;
+        entry.runs = vcpu;
         let last = entry.last;
         let target = &mut self.vcpus[vcpu];
         let costs = &self.costs;
@@ -313,7 +346,9 @@ mod operations {
             }
         }
         fn simulated_interrupt(simulation, pcpu: PcpuNumber) {
-            simulation.interrupted.push(pcpu);
+            if !simulation.others.asked(pcpu) {
+                simulation.interrupted.push(pcpu);
+            }
         }
         fn simulated_balance(simulation, queue: QueueNumber) {
             if !simulation.unbalanced.contains(&queue) {

@@ -10,6 +10,7 @@ mod honoured;
 mod host;
 mod io;
 mod observe;
+mod others;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -22,16 +23,18 @@ use crate::engine;
 use crate::idleness::Idleness;
 use crate::measure::{SchedulingEvents, Trace};
 use crate::numbers::{
-    DomainNumber, Number, OfDomain, OfPcpu, OfQueue, OfTask, OfThread, OfVcpu, PcpuNumber,
-    QueueNumber, Table, TaskNumber, ThreadNumber, VcpuNumber,
+    DomainNumber, Number, OfDomain, OfPcpu, OfQueue, OfTask, OfThread, OfVcpu, OtherNumber,
+    PcpuNumber, QueueNumber, Table, TaskNumber, ThreadNumber, VcpuNumber,
 };
 use crate::random::Random;
 use crate::run_queue::RunQueue;
 use crate::timers::Timers;
-use crate::topology::{Mask, Topology};
+use crate::topology::{Level, Mask, Topology};
 use crate::units::CpuSet;
 use crate::waits::WaitRecorder;
 use crate::workload::{Backend, Order, Packet, Peer, Program, Workload};
+
+use others::Others;
 
 /// The first of the sets of pCPUs: all.
 const EVERYWHERE: u32 = 0;
@@ -75,6 +78,7 @@ pub struct Simulation {
     interrupted: Vec<PcpuNumber>,
     /// Queues that asked for balance.
     unbalanced: VecDeque<QueueNumber>,
+    others: Others,
     /// Domains in the order in which accounting visits them.
     account_order: Vec<DomainNumber>,
 
@@ -111,6 +115,8 @@ struct TimerBase {
 #[repr(C, align(64))]
 struct Pcpu {
     engine: engine::Pcpu,
+    /// Who runs here: the vCPU that the engine has here, or a task of the host.
+    runs: VcpuNumber,
     /// The vCPU that ran here last, whose data is in the caches.
     last: VcpuNumber,
     /// Up to when the guest's progress was worked out.
@@ -148,8 +154,8 @@ impl Queue {
         self.engine.members_count = self.members.len() as u32;
     }
 
-    fn pcpus(&self) -> impl Iterator<Item = PcpuNumber> {
-        Number::range(self.engine.first_pcpu..self.engine.end_pcpu)
+    fn pcpus(&self) -> Range<PcpuNumber> {
+        self.engine.first_pcpu..self.engine.end_pcpu
     }
 }
 
@@ -189,6 +195,8 @@ struct Vcpu {
     thread: ThreadNumber,
     /// Place among the queue's members.
     member: u32,
+    /// Which task of the host it is, if it is no vCPU.
+    other: OtherNumber,
     /// Until when it ran last.
     left_ns: u64,
     /// Idleness of the pCPUs that it may use when it was queued.
@@ -288,6 +296,11 @@ impl Simulation {
         let pcpus = topology.pcpus;
         let vcpus = setup.domains.iter().map(|domain| domain.vcpus as usize).sum();
         let all = Mask::of(pcpus, (0..pcpus).map(Number::new));
+        let lines = pcpus.div_ceil(topology.level_pcpus[Level::Cache as usize]);
+        let others = Others::of(setup, policy, pcpus, lines);
+        let is_vcpus =
+            |number: &u32| !others.have(setup.domains[*number as usize].host_tasks.as_ref());
+        let accounted = (0..setup.domains.len() as u32).filter(is_vcpus);
         let mut simulation = Simulation {
             label: policy.to_string(),
             seed,
@@ -323,7 +336,8 @@ impl Simulation {
             waited: vec![0; pcpus.div_ceil(64) as usize],
             interrupted: vec![],
             unbalanced: VecDeque::new(),
-            account_order: (0..setup.domains.len() as u32).map(Number::new).collect(),
+            account_order: accounted.map(Number::new).collect(),
+            others,
             threads: Table::with_capacity(0),
             tasks: Table::with_capacity(setup.domains.len()),
             causes: Table::with_capacity(0),
@@ -356,6 +370,7 @@ impl Simulation {
             self.pcpus.extend(Number::range(range.clone()).map(|_| Pcpu {
                 engine: engine::Pcpu::default(),
                 placed: 0,
+                runs: Number::NONE,
                 last: Number::NONE,
                 progress_ns: 0,
                 slice_end_ns: 0,
@@ -434,7 +449,9 @@ impl Simulation {
             tasks: first_task..first_task,
             guest: guest::GuestKernel::new(config.guest_slice.0, config.guest_locks),
         });
-        self.domain_begin(domain, &settings, config.vcpus);
+        if !self.others.have(config.host_tasks.as_ref()) {
+            self.domain_begin(domain, &settings, config.vcpus);
+        }
         for index in 0..config.vcpus {
             self.create_vcpu(domain, index, config);
         }
@@ -485,6 +502,7 @@ impl Simulation {
             preferred,
             thread: Number::NONE,
             member: 0,
+            other: Number::NONE,
             left_ns: 0,
             idle_mark_ns: 0,
             guest_left_ns: 0,
@@ -492,7 +510,10 @@ impl Simulation {
             times: observe::Times::default(),
             waits: WaitRecorder::default(),
         });
-        self.vcpu_begin(vcpu, domain, index, pcpu);
+        match config.host_tasks.as_ref().filter(|tasks| self.others.have(Some(tasks))) {
+            Some(tasks) => self.other_begin(vcpu, domain, tasks, pcpu),
+            None => self.vcpu_begin(vcpu, domain, index, pcpu),
+        }
     }
 
     /// Where a vCPU that prefers this set belongs at first: where it was recorded to have run, or else where fewest
@@ -628,7 +649,9 @@ impl Simulation {
             self.launch(io::Flight::Start(task), start_ns);
         }
         for vcpu in self.vcpus.numbers() {
-            self.arm_vcpu_timer(vcpu);
+            if !self.is_other(vcpu) {
+                self.arm_vcpu_timer(vcpu);
+            }
         }
     }
 
@@ -702,6 +725,7 @@ impl Simulation {
             if let Some(&pcpu) = self.interrupted.get(next) {
                 next += 1;
                 self.pcpus[pcpu].engine.interrupted = false;
+                self.others.answer(pcpu);
                 self.schedule(pcpu);
             } else if let Some(queue) = self.unbalanced.pop_front() {
                 self.balance(queue);

@@ -104,6 +104,7 @@ impl Simulation {
         let now_ns = self.now_ns;
         let entry = &mut self.pcpus[pcpu];
         entry.last = current;
+        entry.runs = Number::NONE;
         entry.idle_since_ns = now_ns;
         let vcpu = &mut self.vcpus[current];
         let start_ns = vcpu.since_ns();
@@ -135,11 +136,15 @@ impl Simulation {
 
     #[cold]
     fn describe_worst_wait(&mut self, vcpu: VcpuNumber, start_ns: u64) {
-        let queue = &self.queues[self.vcpus[vcpu].engine.queue];
+        let pcpus = if self.is_other(vcpu) {
+            Number::new(0)..self.pcpus.next()
+        } else {
+            self.queues[self.vcpus[vcpu].engine.queue].pcpus()
+        };
         let mut ran: Vec<(VcpuNumber, u64)> = vec![];
-        for pcpu in queue.pcpus().take(LOOKED_AT) {
+        for pcpu in Number::range(pcpus).take(LOOKED_AT) {
             let pcpu = &self.pcpus[pcpu];
-            let current = pcpu.engine.current;
+            let current = pcpu.runs;
             let current = (current != Number::NONE)
                 .then(|| (current, self.vcpus[current].since_ns(), self.now_ns));
             for (other, from, until) in pcpu.history.since(start_ns).chain(current) {
@@ -249,11 +254,7 @@ impl Simulation {
         let elapsed_ns = self.now_ns;
         let pcpus = self.pcpus.iter().map(|pcpu| PcpuMeasure {
             idle_ns: pcpu.idle_ns
-                + if pcpu.engine.current == Number::NONE {
-                    elapsed_ns - pcpu.idle_since_ns
-                } else {
-                    0
-                },
+                + if pcpu.runs == Number::NONE { elapsed_ns - pcpu.idle_since_ns } else { 0 },
             switches: pcpu.switches,
         });
         let pcpus = pcpus.collect();
@@ -329,6 +330,9 @@ impl Simulation {
     /// What the policy says of each vCPU now, domain by domain.
     pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
         self.vcpus.iter().map(|vcpu| {
+            if vcpu.other != Number::NONE {
+                return Standing::default();
+            }
             let domain = &self.domains[vcpu.engine.domain].engine.state;
             let queue = &self.queues[vcpu.engine.queue].engine.state;
             Standing::of(&self.policy, queue, domain, &vcpu.engine.state)

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tasks of the host that are no vCPUs: in which order they run, and how they share a pCPU with the vCPUs.
+ *
+ * Lines. The pCPUs of a last-level cache have a line of them, in the order of virtual time: time that a task has run, in
+ * inverse proportion to the weight that its niceness gives it. A task stands in the line of the pCPU that it is on. Who
+ * sleeps keeps an advantage of one slice at most; who comes from another line is as far ahead or behind as it was there.
+ * A pCPU with nothing to do takes from any line.
+ *
+ * Turns. On each pCPU the other tasks together and the vCPUs together get equal parts of the time, if both want it: what
+ * the ones have run beyond that the others have before they run again. Nothing is saved up while there is nobody to use
+ * it, so that a task that wakes runs at once, unless tasks like it have just had the pCPU for long. A kernel thread that
+ * wakes always runs at once.
+ *
+ * Who has such tasks keeps these structs and the lines, and calls this beside the engine, which knows no more of them
+ * than engine_occupy(). Nothing here needs a lock but what keeps two pCPUs from the same struct: a line's time is a hint.
+ */
+#ifndef STEELYARD_ENGINE_OTHERS_H
+#define STEELYARD_ENGINE_OTHERS_H
+
+#include "state.h"
+
+/* Time that another task gets at a time. */
+#define ENGINE_OTHER_SLICE_NS (3 * SY_MS)
+/* The most that these may be ahead of a pCPU's vCPUs, hence the longest that those have it then. */
+#define ENGINE_OTHERS_AHEAD_MAX_NS (4 * ENGINE_OTHER_SLICE_NS)
+/* What a task may be behind in its line's virtual time, and ahead of it if its weight is the usual one. */
+#define ENGINE_OTHER_LAG_MAX_NS ENGINE_OTHER_SLICE_NS
+#define ENGINE_OTHER_LEAD_MAX_NS ENGINE_OTHERS_AHEAD_MAX_NS
+/* Of niceness 0, as sched_ext has it. */
+#define ENGINE_OTHER_WEIGHT_USUAL 100
+
+#define ENGINE_OTHER_FN static inline __attribute__((__always_inline__, __unused__))
+
+struct engine_line {
+	u64 time_ns; /* virtual, of who has come furthest */
+};
+
+/* Such a task. */
+struct engine_other {
+	u64 time_ns; /* virtual */
+	u32 line; /* the last that it was in */
+	u8 is_known; /* 1: it has been in one */
+};
+
+/* Of a pCPU: by how much they were ahead when one began or stopped last, when that was, and whether one runs. */
+struct engine_turns {
+	u64 ahead_ns;
+	u64 changed_ns;
+	u32 run;
+};
+
+/* By how much other tasks are ahead on a pCPU. */
+ENGINE_OTHER_FN u64 engine_others_ahead_ns(const struct engine_turns *turns, u64 now)
+{
+	u64 passed_ns = now > turns->changed_ns ? now - turns->changed_ns : 0;
+
+	if (turns->run)
+		return sy_min(turns->ahead_ns + passed_ns, ENGINE_OTHERS_AHEAD_MAX_NS);
+	return turns->ahead_ns > passed_ns ? turns->ahead_ns - passed_ns : 0;
+}
+
+/* One of them begins to run there, or ends. */
+ENGINE_OTHER_FN void engine_others_change(struct engine_turns *turns, bool run, u64 now)
+{
+	turns->ahead_ns = engine_others_ahead_ns(turns, now);
+	turns->changed_ns = now;
+	turns->run = run;
+}
+
+/* `line`: the task's. */
+ENGINE_OTHER_FN void engine_other_starts(struct engine_turns *turns, struct engine_line *line,
+					 const struct engine_other *other, u64 now)
+{
+	if ((s64)(other->time_ns - line->time_ns) > 0)
+		line->time_ns = other->time_ns;
+	engine_others_change(turns, true, now);
+}
+
+/* What is added to a task's virtual time. */
+ENGINE_OTHER_FN u64 engine_other_virtual_ns(u64 ran_ns, u64 weight)
+{
+	return ran_ns * ENGINE_OTHER_WEIGHT_USUAL / sy_max(weight, 1);
+}
+
+ENGINE_OTHER_FN void engine_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight, u64 now)
+{
+	u64 ran_ns = now > turns->changed_ns ? now - turns->changed_ns : 0;
+
+	if (!turns->run)
+		return;
+	other->time_ns += engine_other_virtual_ns(ran_ns, weight);
+	engine_others_change(turns, false, now);
+}
+
+/* Into the line of this number, which is now `to`, from `from`, the task's; its place is in the order of time_ns. */
+ENGINE_OTHER_FN void engine_other_joins(struct engine_other *other, const struct engine_line *from,
+					const struct engine_line *to, u32 line, u64 weight)
+{
+	s64 lead_ns = other->time_ns - from->time_ns,
+	    most_ns = engine_other_virtual_ns(ENGINE_OTHER_LEAD_MAX_NS, weight);
+
+	if (!other->is_known)
+		lead_ns = 0;
+	lead_ns = sy_smax(sy_smin(lead_ns, most_ns), -(s64)ENGINE_OTHER_LAG_MAX_NS);
+	other->is_known = 1;
+	other->line = line;
+	other->time_ns = to->time_ns + lead_ns;
+}
+
+#endif

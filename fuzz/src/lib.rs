@@ -8,6 +8,7 @@
 
 mod command_line;
 mod descriptions;
+mod domain_settings;
 mod goals;
 mod limits;
 mod plans;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "scenario", run: scenarios::text, longest: 4096 },
     Target { name: "set", run: scenarios::set, longest: 256 },
     Target { name: "settings", run: settings::text, longest: 1024 },
+    Target { name: "domain_settings", run: domain_settings::any, longest: 1024 },
     Target { name: "simulation", run: scenarios::simulation, longest: 1024 },
     Target { name: "policy", run: policies::policy, longest: 256 },
     Target { name: "libvirt", run: descriptions::libvirt, longest: 4096 },

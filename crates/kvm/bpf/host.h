@@ -61,6 +61,14 @@ struct {
 	__type(value, struct timer);
 } domain_timers SEC(".maps");
 
+/* The domain of a process, changed with the host's lock held. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_DOMAINS);
+	__type(key, s32);
+	__type(value, u32);
+} domain_of_pid SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

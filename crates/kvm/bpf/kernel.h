@@ -93,6 +93,7 @@ struct bpf_iter_num {
 
 struct scx_init_task_args;
 struct scx_cpu_release_args;
+struct scx_dump_ctx;
 
 struct cpumask {
 	unsigned long bits[1];
@@ -133,8 +134,17 @@ struct task_group {
 	struct scx_task_group scx;
 };
 
+/* By value, as the kernel has it. */
+struct scx_bpf_dsq_insert_vtime_args {
+	u64 dsq_id;
+	u64 slice;
+	u64 vtime;
+	u64 enq_flags;
+};
+
 struct sched_ext_entity {
 	u32 flags;
+	u32 weight; /* of the niceness; 100 is usual */
 	u64 slice;
 };
 
@@ -208,6 +218,7 @@ struct scx_exit_info {
 	s64 exit_code;
 	const char *reason;
 	char *msg;
+	char *dump;
 };
 
 #pragma clang attribute pop
@@ -228,6 +239,9 @@ struct sched_ext_ops {
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
+	void (*dump)(struct scx_dump_ctx *ctx);
+	void (*dump_cpu)(struct scx_dump_ctx *ctx, s32 cpu, bool idle);
+	void (*dump_task)(struct scx_dump_ctx *ctx, struct task_struct *p);
 	u64 flags;
 	u64 hotplug_seq;
 	u32 timeout_ms;
@@ -239,6 +253,7 @@ struct sched_ext_ops {
 #define SCX_DSQ_LOCAL_ON 0xc000000000000000ULL
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_KICK_IDLE 1ULL /* only who idles */
 #define SCX_KICK_PREEMPT 2ULL
 #define SCX_OPS_ENQ_LAST 2ULL
 #define SCX_TASK_QUEUED 1U
@@ -252,6 +267,7 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
+void scx_bpf_dump_bstr(char *format, u64 *data, u32 data__sz) __ksym __weak;
 u32 scx_bpf_reenqueue_local(void) __ksym __weak;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
@@ -259,5 +275,9 @@ void bpf_local_irq_save(unsigned long *flags) __ksym;
 void bpf_local_irq_restore(unsigned long *flags) __ksym;
 /* Since 6.19; before that the field is written. */
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+/* The first since 6.19, for the second. */
+bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym __weak;
+s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 
 #endif

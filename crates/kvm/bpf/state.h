@@ -9,9 +9,9 @@
 #include "lock.h"
 
 /* Powers of two: an index is brought into range by a mask, which the verifier understands. */
-#define MAX_VCPUS 4096
-#define MAX_DOMAINS 1024
-#define MAX_PCPUS 512
+#define MAX_VCPUS 16384
+#define MAX_DOMAINS 4096
+#define MAX_PCPUS 1024
 /* Instead of a pCPU's number: the CPU was not online as the scheduler was loaded. */
 #define NO_PCPU 0xffff
 #define PCPU_WORDS (MAX_PCPUS / 64)
@@ -51,6 +51,12 @@ struct vcpu {
 	u64 allowed[PCPU_WORDS]; /* pCPUs that it may use */
 } OWN_LINE;
 
+/* A thread of the host's, as other tasks have it too. */
+struct thread {
+	u32 vcpu; /* its number plus 1; 0: it is none */
+	struct engine_other other;
+};
+
 struct domain {
 	struct lock lock;
 	struct engine_domain engine;
@@ -79,7 +85,7 @@ struct pcpu {
 	u64 kicks; /* that it got so far */
 	u64 pause_loops; /* at which KVM found somebody to yield to, so far */
 	u32 offline; /* 1: no CPU that is online has this number; the kernel ends the scheduler when that changes */
-	u32 other_had_turn; /* 1: it was the other tasks' turn last */
+	struct engine_turns others;
 } OWN_LINE;
 
 #endif

@@ -4,8 +4,8 @@
  * what happens and does what it asks for; host.h is what it is given.
  *
  * Who is scheduled how. A thread that has been seen in KVM_RUN, by its preempt notifier, is a vCPU; its process is the
- * domain, of which the loader tells what an administrator asks for. Every other task waits in one plain queue, first
- * come, first served, which takes turns with the vCPUs on each pCPU; kernel threads that wake go first. They are not
+ * domain, of which the loader tells what an administrator asks for. Every other task waits in a line, in
+ * turns with the vCPUs on each pCPU (others.h); kernel threads that wake go first. They are not
  * left to the kernel's fair class (SCX_OPS_SWITCH_PARTIAL): that is above this class, so that any busy task would keep
  * all vCPUs from running, and moving a thread between classes would outlive this program.
  *
@@ -41,14 +41,10 @@
 #define ENGINE_CALL __weak __noinline
 #define HOST_LOCKS
 #include "engine/measure.h"
+#include "engine/others.h"
 #include "state.h"
 
 char gpl[] SEC("license") = "GPL";
-
-/* The tasks that are no vCPUs. */
-#define OTHERS_DSQ 0x10000
-/* Time that another task gets at a time. */
-#define OTHER_SLICE_NS (3 * SY_MS)
 
 /* Written by the loader. */
 const volatile struct sy_policy policy_constant;
@@ -63,26 +59,51 @@ const volatile u16 pcpu_of_cpu[MAX_PCPUS], cpu_of_pcpu[MAX_PCPUS];
 /* A test loses the tasks of this name on purpose. */
 const volatile char lost_comm[TASK_COMM_LEN];
 #endif
-/* For who reads the status: nothing here uses it. */
+/* For who reads the status or a dump. */
 const volatile char policy_name[128];
 
 /* What the kernel said at the end. */
 u32 exit_kind;
 s64 exit_code;
 char exit_reason[128];
+char exit_dump[32768]; /* as long as the kernel makes it if nobody asks for another length */
 char exit_message[512];
 
-/* Of each thread: the index of its vCPU + 1; 0: none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, u32);
-} task_vcpu SEC(".maps");
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* Into a queue of the kernel's that is ordered by a time. */
+static __always_inline void insert_by_time(struct task_struct *p, u64 queue, u64 slice_ns, u64 time_ns, u64 flags)
+{
+	struct scx_bpf_dsq_insert_vtime_args how = {
+		.dsq_id = queue,
+		.slice = slice_ns,
+		.vtime = time_ns,
+		.enq_flags = flags,
+	};
+
+	if (bpf_ksym_exists(__scx_bpf_dsq_insert_vtime))
+		__scx_bpf_dsq_insert_vtime(p, &how);
+	else
+		scx_bpf_dsq_insert_vtime(p, queue, slice_ns, time_ns, flags);
+}
+
+static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice_ns);
+	else
+		p->scx.slice = slice_ns;
+}
 
 #include "host.h"
 #include "engine/engine.h"
 #include "vcpus.h"
+#include "others.h"
 
 /* With the lock of the queue held: its time of this call, which never goes back. */
 static __always_inline u64 time_of(u32 queue)
@@ -121,20 +142,20 @@ static __always_inline void arm(u32 pcpu)
 	start_timer(&pcpu_timers, pcpu, due_ns, BPF_F_TIMER_CPU_PIN);
 }
 
-/* The thread's vCPU, or SY_NONE. */
-static __always_inline u32 vcpu_of(struct task_struct *p)
+static __always_inline struct thread *thread_of(struct task_struct *p)
 {
-	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0);
-
-	return index && *index ? *index - 1 : SY_NONE;
+	return bpf_task_storage_get(&threads, p, NULL, 0);
 }
 
-static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
+/* The thread's vCPU, or SY_NONE. */
+static __always_inline u32 vcpu_of_thread(const struct thread *t)
 {
-	if (bpf_ksym_exists(scx_bpf_task_set_slice))
-		scx_bpf_task_set_slice(p, slice_ns);
-	else
-		p->scx.slice = slice_ns;
+	return t && t->vcpu ? t->vcpu - 1 : SY_NONE;
+}
+
+static __always_inline u32 vcpu_of(struct task_struct *p)
+{
+	return vcpu_of_thread(thread_of(p));
 }
 
 /* Makes a thread a vCPU, blocked. SY_NONE if there is no room. */
@@ -271,24 +292,26 @@ static __always_inline void hand_over(u32 vcpu, u64 slice_ns)
 }
 
 /*
- * The choice: who runs from now on, or SY_NONE. Another than `ran` is handed over before others may learn of it: the kernel
- * drops who has left since it was handed over, and would take who has left and come back before, allowed here or not.
+ * The choice: who runs from now on, for `turn_ns` at most, or SY_NONE. Another than `ran` is handed over before others
+ * may learn of it: the kernel drops who has left since it was handed over, and would take who has left and come back
+ * before, allowed here or not.
  */
-__weak __noinline u32 choose(u32 pcpu, u32 ran)
+__weak __noinline u32 choose(u32 pcpu, u32 ran, u64 turn_ns)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 queue = lock_queue_at(pcpu), chosen;
-	u64 now = time_of(queue), turn_ns;
+	u64 now = time_of(queue);
 
 	c->choices++;
+	/* Kept here: BPF has little stack. */
+	c->slice_ns = turn_ns;
 	/* The kernel may let it choose of its own accord. */
 	host_set_idle(&engine, pcpu, false);
 	c->engine.interrupted = 0;
-	c->slice_ns = engine_choose(&engine, pcpu, now);
+	/* The kernel's tick ends it, too, should the timer not. */
+	c->slice_ns = sy_min(engine_choose(&engine, pcpu, now), c->slice_ns);
 	chosen = c->engine.current;
-	/* A turn of the vCPUs is as long as one of the other tasks where one of those waits. */
-	turn_ns = scx_bpf_dsq_nr_queued(OTHERS_DSQ) ? OTHER_SLICE_NS : TIMER_MAX_NS;
-	c->slice_end_ns = chosen == SY_NONE ? 0 : now + sy_min(c->slice_ns, turn_ns);
+	c->slice_end_ns = chosen == SY_NONE ? 0 : now + c->slice_ns;
 	arm(pcpu);
 	if (chosen != SY_NONE && chosen != ran)
 		hand_over(chosen, c->slice_ns);
@@ -313,29 +336,6 @@ __weak __noinline bool let_others(u32 vcpu, u32 pcpu, bool spins)
 	return let;
 }
 
-/* ---- Other tasks ---- */
-
-static __always_inline void enqueue_other(struct task_struct *p, u64 enq_flags)
-{
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
-
-	if (wakes && p->flags & PF_KTHREAD) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, enq_flags | SCX_ENQ_PREEMPT);
-		return;
-	}
-	scx_bpf_dsq_insert(p, OTHERS_DSQ, OTHER_SLICE_NS, enq_flags);
-	if (wakes) {
-		u32 cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
-		struct pcpu *c = pcpu_at(pcpu);
-
-		/* Where one of them runs it is a vCPU's turn next. */
-		if (pcpu != SY_NONE && !c->engine.occupied) {
-			c->other_had_turn = 0;
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		}
-	}
-}
-
 /* ---- The kernel's calls ---- */
 
 SEC("struct_ops/steelyard_select_cpu")
@@ -348,7 +348,7 @@ s32 BPF_PROG(steelyard_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle)
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, 0);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ENGINE_OTHER_SLICE_NS, 0);
 	return cpu;
 }
 
@@ -384,26 +384,27 @@ static __always_inline bool must_stay(struct task_struct *p)
 SEC("struct_ops/steelyard_enqueue")
 void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	u32 *index = bpf_task_storage_get(&task_vcpu, p, NULL, 0), to;
+	struct thread *t = thread_of(p);
+	u32 to;
 
 	if (is_lost(p))
 		return;
-	if (!index || pcpu_of(scx_bpf_task_cpu(p)) == SY_NONE || (!*index && (must_stay(p) || !looks_like_vcpu(p)))) {
-		enqueue_other(p, enq_flags);
+	if (!t || pcpu_of(scx_bpf_task_cpu(p)) == SY_NONE || (!t->vcpu && (must_stay(p) || !looks_like_vcpu(p)))) {
+		enqueue_other(p, t, enq_flags);
 		return;
 	}
 	if (must_stay(p)) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, OTHER_SLICE_NS, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ENGINE_OTHER_SLICE_NS, enq_flags);
 		return;
 	}
-	if (!*index) {
-		*index = adopt(p, cgroup_weight(p)) + 1;
-		if (!*index) {
-			enqueue_other(p, enq_flags);
+	if (!t->vcpu) {
+		t->vcpu = adopt(p, cgroup_weight(p)) + 1;
+		if (!t->vcpu) {
+			enqueue_other(p, t, enq_flags);
 			return;
 		}
 	}
-	to = arrive(*index - 1);
+	to = arrive(t->vcpu - 1);
 	if (to != SY_NONE)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | kernel_cpu(to), pcpu_at(to)->slice_ns, enq_flags);
 }
@@ -416,7 +417,7 @@ static __always_inline bool is_other(struct task_struct *p, u32 vcpu)
 
 static __always_inline void go_on(struct task_struct *p, u32 pcpu)
 {
-	set_slice(p, OTHER_SLICE_NS);
+	set_slice(p, ENGINE_OTHER_SLICE_NS);
 	occupy(pcpu, SY_NONE);
 }
 
@@ -426,23 +427,27 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 	u32 pcpu = pcpu_of(cpu);
 	struct pcpu *c = pcpu_at(pcpu);
 	bool goes_on = prev && prev->scx.flags & SCX_TASK_QUEUED;
-	u32 ran = goes_on ? vcpu_of(prev) : SY_NONE, chosen;
+	u32 ran = goes_on ? vcpu_of(prev) : SY_NONE, line = line_of(pcpu), chosen;
+	u64 turn_ns = TIMER_MAX_NS;
+	bool wait;
 
 	if (pcpu == SY_NONE) {
-		scx_bpf_dsq_move_to_local(OTHERS_DSQ);
+		take_other(line);
 		return;
 	}
-	/* In turns, so that neither vCPUs nor other tasks can keep each other waiting. */
-	if (!c->other_had_turn && scx_bpf_dsq_move_to_local(OTHERS_DSQ)) {
-		c->other_had_turn = 1;
-		return;
+	wait = scx_bpf_dsq_nr_queued(OTHERS_DSQ + line);
+	if (wait || (goes_on && ran == SY_NONE)) {
+		turn_ns = engine_others_ahead_ns(&c->others, bpf_ktime_get_ns());
+		if (wait && !turn_ns && take_other(line))
+			return;
+		/* Those that wait may not be for this pCPU. */
+		turn_ns = turn_ns ? turn_ns : ENGINE_OTHER_SLICE_NS;
 	}
-	c->other_had_turn = 0;
-	chosen = choose(pcpu, ran);
+	chosen = choose(pcpu, ran, turn_ns);
 	if (chosen == SY_NONE) {
-		if (scx_bpf_dsq_move_to_local(OTHERS_DSQ))
-			c->other_had_turn = 1;
-		else if (goes_on && is_other(prev, ran))
+		if (take_any_other(line))
+			return;
+		if (goes_on && is_other(prev, ran))
 			go_on(prev, pcpu);
 		/* The kernel may keep it for this pCPU, which would idle beside it. */
 		else if (goes_on)
@@ -455,12 +460,15 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 SEC("struct_ops/steelyard_running")
 void BPF_PROG(steelyard_running, struct task_struct *p)
 {
-	u32 vcpu = vcpu_of(p), cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
+	struct thread *t = thread_of(p);
+	u32 vcpu = vcpu_of_thread(t), cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
 	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
 
 	if (pcpu == SY_NONE)
 		return;
 	if (vcpu == SY_NONE) {
+		if (t)
+			start_other(pcpu_at(pcpu), t, bpf_ktime_get_ns());
 		if (!c->occupied)
 			occupy(pcpu, SY_NONE);
 	} else if (c->current != vcpu && vcpu_at(vcpu)->unasked) {
@@ -475,8 +483,11 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 SEC("struct_ops/steelyard_stopping")
 void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
 {
-	u32 vcpu = vcpu_of(p), pcpu = pcpu_of(scx_bpf_task_cpu(p));
+	struct thread *t = thread_of(p);
+	u32 vcpu = vcpu_of_thread(t), pcpu = pcpu_of(scx_bpf_task_cpu(p));
 
+	if (vcpu == SY_NONE && t && pcpu != SY_NONE)
+		stop_other(pcpu_at(pcpu), p, t, bpf_ktime_get_ns());
 	if (vcpu == SY_NONE || !runnable)
 		return;
 	/* Else the kernel would keep it for this pCPU. */
@@ -533,7 +544,7 @@ void BPF_PROG(steelyard_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 SEC("struct_ops.s/steelyard_init_task")
 s32 BPF_PROG(steelyard_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	if (!bpf_task_storage_get(&task_vcpu, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
+	if (!bpf_task_storage_get(&threads, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
 		return -ENOMEM;
 	return 0;
 }
@@ -785,6 +796,8 @@ int steelyard_ask(void *context)
 	return result;
 }
 
+#include "dump.h"
+
 /* ---- Beginning and end ---- */
 
 /* Queues of whole groups, split where they are too large. No lock is needed yet. */
@@ -842,9 +855,12 @@ s32 BPF_PROG(steelyard_init)
 	u32 i;
 
 	begin();
-	error = scx_bpf_create_dsq(OTHERS_DSQ, -1);
-	if (error)
-		return error;
+	bpf_for(i, 0, lines_count())
+	{
+		error = scx_bpf_create_dsq(OTHERS_DSQ + i, -1);
+		if (error)
+			return error;
+	}
 	READY(pcpu_timers, pcpus_count, pcpu_timer);
 	READY(vcpu_timers, MAX_VCPUS, vcpu_timer);
 	READY(domain_timers, MAX_DOMAINS, domain_timer);
@@ -861,6 +877,7 @@ void BPF_PROG(steelyard_exit, struct scx_exit_info *info)
 {
 	bpf_probe_read_kernel_str(exit_reason, sizeof(exit_reason), info->reason);
 	bpf_probe_read_kernel_str(exit_message, sizeof(exit_message), info->msg);
+	bpf_probe_read_kernel_str(exit_dump, sizeof(exit_dump), info->dump);
 	exit_code = info->exit_code;
 	exit_kind = info->kind;
 }
@@ -880,6 +897,9 @@ struct sched_ext_ops steelyard_ops = {
 	.exit_task = (void *)steelyard_exit_task,
 	.init = (void *)steelyard_init,
 	.exit = (void *)steelyard_exit,
+	.dump = (void *)steelyard_dump,
+	.dump_cpu = (void *)steelyard_dump_cpu,
+	.dump_task = (void *)steelyard_dump_task,
 	.flags = SCX_OPS_ENQ_LAST,
 	.timeout_ms = 10000,
 	.name = "steelyard",

@@ -65,12 +65,9 @@ static __always_inline void allow(u32 vcpu, const struct cpumask *mask)
 /* With the host's lock held: the domain of the process, or SY_NONE. */
 static __always_inline u32 domain_of(s32 pid)
 {
-	u32 place = 0, found;
+	u32 *found = bpf_map_lookup_elem(&domain_of_pid, &pid);
 
-	while ((found = host_next_accounted(&engine, &place)) != SY_NONE)
-		if (domain_at(found)->pid == pid)
-			break;
-	return found;
+	return found ? *found : SY_NONE;
 }
 
 /* With the host's lock held: a vCPU joins the domain of its process, made if it is not there. SY_NONE: no slot is free. */
@@ -78,6 +75,7 @@ static __always_inline u32 join_domain(s32 pid, u32 weight, u64 now)
 {
 	struct sy_settings settings = {
 		.weight = sy_max((u64)weight * SY_WEIGHT_DEFAULT / CGROUP_WEIGHT_DFL, 1),
+		.extra_time = 1, /* until the loader tells what is asked */
 	};
 	u32 found = domain_of(pid);
 	struct domain *d;
@@ -94,6 +92,10 @@ static __always_inline u32 join_domain(s32 pid, u32 weight, u64 now)
 	} else if (domains_used < MAX_DOMAINS) {
 		found = domains_used++;
 	} else {
+		return SY_NONE;
+	}
+	if (bpf_map_update_elem(&domain_of_pid, &pid, &found, BPF_ANY)) {
+		insert_after(&free_domains, OF_DOMAINS, found, 0);
 		return SY_NONE;
 	}
 	d = domain_at(found);
@@ -146,6 +148,7 @@ static __always_inline void leave_domain(u32 vcpu, u32 domain)
 		the_round.visits = 0;
 	if (the_round.place == domain + 1)
 		the_round.place = d->link.next ? d->link.next : SY_NONE;
+	bpf_map_delete_elem(&domain_of_pid, &d->pid);
 	d->pid = 0;
 	d->timer_ns = 0;
 	take_out(&accounted, OF_DOMAINS, domain);

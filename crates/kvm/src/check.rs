@@ -15,7 +15,7 @@ use crate::KvmError;
 use crate::host::{GROUPS, cpus, verify};
 
 /// The kernel's functions that the scheduler cannot do without, as `bpf/kernel.h` declares them.
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 13] = [
     "bpf_local_irq_restore",
     "bpf_local_irq_save",
     "bpf_task_from_pid",
@@ -26,6 +26,7 @@ const FUNCTIONS: [&str; 12] = [
     "scx_bpf_dsq_nr_queued",
     "scx_bpf_error_bstr",
     "scx_bpf_kick_cpu",
+    "scx_bpf_pick_idle_cpu",
     "scx_bpf_select_cpu_dfl",
     "scx_bpf_task_cpu",
 ];

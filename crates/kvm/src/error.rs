@@ -31,7 +31,11 @@ pub enum KvmError {
         reason: String,
         /// More of it.
         message: String,
+        /// What the kernel wrote down of the host then, in lines; empty if nothing was wrong.
+        dump: String,
     },
+    /// Privilege could not be given up.
+    Privileged(caps::errors::CapsError),
     /// `status` finds no running scheduler.
     NotRunning,
 }
@@ -72,6 +76,9 @@ impl fmt::Display for KvmError {
                     write!(formatter, ": {message}")?;
                 }
                 Ok(())
+            }
+            KvmError::Privileged(error) => {
+                write!(formatter, "capabilities cannot be raised or given up: {error}")
             }
             KvmError::NotRunning => write!(formatter, "no `steelyard kvm run` is running here"),
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the scheduler, and takes it away again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,15 +14,16 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, ProgramInput, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
 use steelyard_policy::Policy;
-use steelyard_policy::ffi::sy_wants_packets;
+use steelyard_policy::ffi::{Settings, sy_wants_packets};
 use steelyard_recording::Packets;
 
 use crate::asked::{Asked, Thread, asked};
 use crate::skeleton::scheduler::types::bss;
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
-use crate::status::blocked_ns;
+use crate::status::{blocked_ns, domain_name};
 use crate::topology::{CPUS, Numbers, groups};
-use crate::{KvmError, as_core, check, now_ns, text};
+use crate::wanted::Wanted;
+use crate::{KvmError, as_core, check, now_ns, privilege, text};
 
 /// The list of CPUs on which tasks can run.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -30,7 +31,7 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 const HOTPLUGS: &str = "/sys/kernel/sched_ext/hotplug_seq";
 /// How often the loader looks whether it should end, or has been ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often it finds anew what control groups ask for, beside when a domain begins.
+/// How often it finds anew what is asked for domains, beside when a domain begins.
 const ASK: Duration = Duration::from_secs(1);
 /// Where control groups are mounted.
 pub const GROUPS: &str = "/sys/fs/cgroup";
@@ -43,6 +44,8 @@ const NO_PCPU: u16 = 0xffff;
 pub struct Options {
     /// Print what libbpf and the verifier say.
     pub verbose: bool,
+    /// The file of `steelyard kvm set`; it need not be there.
+    pub settings: PathBuf,
     /// For tests of what happens then: tasks of this name are lost.
     #[cfg(feature = "faults")]
     pub lose: String,
@@ -51,12 +54,15 @@ pub struct Options {
 /// A running scheduler. The kernel schedules by itself again when this is dropped, or its process
 /// ends in whatever way.
 pub struct Scheduler {
-    skeleton: SteelyardSkel<'static>,
+    /// Given up first: the program's timers end with the maps, which the skeleton holds.
     _link: Link,
+    skeleton: SteelyardSkel<'static>,
     /// If the policy asks for them.
     packets: Option<Packets>,
-    /// Processes of the domains for which it was found what is asked,
-    known: HashSet<i32>,
+    /// What is asked beside control groups.
+    wanted: Wanted,
+    /// The names of the domains for which it was found what is asked, by their processes,
+    names: HashMap<i32, String>,
     /// and when.
     asked: Instant,
     /// What a vCPU's blocked time was then, by its thread, and when.
@@ -64,37 +70,44 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Makes this policy schedule the vCPUs of this host.
+    /// Makes this policy schedule the vCPUs of this host. This thread has fewer capabilities afterwards.
     ///
     /// # Errors
     /// Any [`KvmError`] but [`KvmError::Ejected`]; nothing is changed then.
     pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
+        privilege::raise().map_err(KvmError::Privileged)?;
         let mut skeleton = load(policy, options)?;
         let link = skeleton
             .maps
             .steelyard_ops
             .attach_struct_ops()
             .map_err(|error| KvmError::Refused("start the scheduler", error))?;
+        privilege::lower().map_err(KvmError::Privileged)?;
         let asked = sy_wants_packets(policy.parameters());
         Ok(Scheduler {
             skeleton,
             _link: link,
             packets: asked.then(Packets::default),
-            known: HashSet::new(),
+            wanted: Wanted::new(options.settings.clone()),
+            names: HashMap::new(),
             asked: Instant::now(),
             blocked: HashMap::new(),
         })
     }
 
-    /// Waits until `stop` says so.
+    /// Waits until `stop` says so. What of that which is asked for domains cannot be read is told by `complain`.
     ///
     /// # Errors
     /// [`KvmError::Ejected`] if the kernel puts an end to it before that; [`KvmError::Refused`].
-    pub fn wait(&mut self, stop: impl Fn() -> bool) -> Result<(), KvmError> {
+    pub fn wait(
+        &mut self,
+        stop: impl Fn() -> bool,
+        complain: impl Fn(&str),
+    ) -> Result<(), KvmError> {
         while !stop() {
             self.check()?;
             self.tell_packets();
-            self.tell_asked()?;
+            self.tell_asked(&complain)?;
             sleep(LOOK);
         }
         self.check()
@@ -120,29 +133,31 @@ impl Scheduler {
         }
     }
 
-    /// Tells the program what control groups ask for its domains, where that is something else now.
-    fn tell_asked(&mut self) -> Result<(), KvmError> {
+    /// Tells the program what is asked for its domains, where that is something else now.
+    fn tell_asked(&mut self, complain: &dyn Fn(&str)) -> Result<(), KvmError> {
         let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointers are to fields of the map's memory, which the kernel changes.
-        let pids =
-            || state.domains.iter().map(|it| unsafe { ptr::read_volatile(&raw const it.pid) });
-        let is_new = pids().any(|pid| pid != 0 && !self.known.contains(&pid));
+        let used =
+            |count: &u32, most: usize| unsafe { (ptr::read_volatile(count) as usize).min(most) };
+        let slots = &state.domains[..used(&state.domains_used, state.domains.len())];
+        // SAFETY: as above.
+        let pids = || slots.iter().map(|it| unsafe { ptr::read_volatile(&raw const it.pid) });
+        let is_new = pids().any(|pid| pid != 0 && !self.names.contains_key(&pid));
         if !is_new && self.asked.elapsed() < ASK {
             return Ok(());
         }
         self.asked = Instant::now();
         let mut domains: Vec<(usize, i32, Vec<Thread>)> = vec![];
-        let mut has = vec![];
+        let mut has: Vec<Settings> = vec![];
         for (slot, pid) in pids().enumerate().filter(|&(_, pid)| pid != 0) {
             domains.push((slot, pid, vec![]));
-            // SAFETY: as above.
-            let settings =
-                unsafe { ptr::read_volatile(&raw const state.domains[slot].engine.state.settings) };
-            has.push(Asked { weight: settings.weight, cap_percent: settings.cap_percent });
+            let engine = &raw const state.domains[slot].engine;
+            // SAFETY: as above; both are `struct sy_settings`.
+            has.push(unsafe { *as_core(&ptr::read_volatile(&raw const (*engine).state.settings)) });
         }
         let now_ns = now_ns();
         let mut blocked = HashMap::new();
-        for vcpu in &state.vcpus {
+        for vcpu in &state.vcpus[..used(&state.vcpus_used, state.vcpus.len())] {
             // SAFETY: as above; the numbers may be of different times, and none is relied on.
             let (tid, slot, blocked_ns) = unsafe {
                 let vcpu = ptr::read_volatile(vcpu);
@@ -158,8 +173,18 @@ impl Scheduler {
         self.blocked = blocked;
         let domains: Vec<_> = domains.into_iter().map(|(_, pid, vcpus)| (pid, vcpus)).collect();
         let asked = asked(Path::new("/proc"), Path::new(GROUPS), &domains);
-        self.known = domains.iter().map(|it| it.0).collect();
-        for ((pid, _), (asked, has)) in domains.into_iter().zip(asked.into_iter().zip(has)) {
+        let pids: Vec<i32> = domains.iter().map(|it| it.0).collect();
+        self.names.retain(|pid, _| pids.contains(pid));
+        for &pid in &pids {
+            self.names.entry(pid).or_insert_with(|| domain_name(pid));
+        }
+        let names: Vec<_> = self.names.values().cloned().collect();
+        self.wanted.look(&names, complain);
+        for (pid, (Asked { weight, cap_percent }, has)) in
+            pids.into_iter().zip(asked.into_iter().zip(has))
+        {
+            let by_groups = Settings { weight, cap_percent, ..Settings::usual() };
+            let asked = self.wanted.over(&self.names[&pid], by_groups);
             if asked != has {
                 self.tell(pid, asked)?;
             }
@@ -168,12 +193,12 @@ impl Scheduler {
     }
 
     /// Asks this of the domain of a process; it may have ended.
-    fn tell(&mut self, pid: i32, Asked { weight, cap_percent }: Asked) -> Result<(), KvmError> {
-        let failed = |error| KvmError::Refused("take what control groups ask for", error);
+    fn tell(&mut self, pid: i32, asked: Settings) -> Result<(), KvmError> {
+        let failed = |error| KvmError::Refused("take what is asked for a domain", error);
         if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
             state.asked.pid = pid;
-            state.asked.settings.weight = weight;
-            state.asked.settings.cap_percent = cap_percent;
+            // SAFETY: both are `struct sy_settings`.
+            state.asked.settings = unsafe { *as_core(&asked) };
         }
         self.skeleton.progs.steelyard_ask.test_run(ProgramInput::default()).map_err(failed)?;
         Ok(())
@@ -272,6 +297,7 @@ fn ejected(state: &bss, kind: u32) -> KvmError {
         code: state.exit_code,
         reason: text(&state.exit_reason),
         message: text(&state.exit_message),
+        dump: text(&state.exit_dump),
     }
 }
 

@@ -9,8 +9,10 @@ mod check;
 mod error;
 mod host;
 mod observer;
+mod privilege;
 mod status;
 mod topology;
+mod wanted;
 
 /// What libbpf-cargo generates from `bpf/`.
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]
@@ -32,6 +34,7 @@ pub use observer::{
     Doing, Observer, ThreadFigures, ThreadGroup, ThreadPlacement, Threads, Told, Woken,
 };
 pub use status::{DomainStatus, Standings, Status, Times, VcpuStatus, now_ns, status};
+pub use wanted::SETTINGS;
 
 /// A struct of the core as another set of bindings has it: the skeleton's, or `steelyard_policy`'s.
 ///

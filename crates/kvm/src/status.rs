@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a running scheduler knows of its domains and vCPUs, read from the tables of its program.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::mem::{MaybeUninit, offset_of};
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
 use std::{fs, ptr};
 
+use libbpf_rs::MapHandle;
 use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use memmap2::{MmapOptions, MmapRaw};
 use serde::Serialize;
 use steelyard_boundary::text::told;
 use steelyard_policy::Standing;
 use steelyard_recording::qemu;
+use steelyard_scenario::DomainSettings;
 
 use crate::check::privileged;
-use crate::skeleton::scheduler::types::{bss, rodata, vcpu};
+use crate::skeleton::scheduler::types::{bss, domain, pcpu, queue, rodata, vcpu};
 use crate::{KvmError, as_core, text};
 
 /// The maps with the tables and the constants, as libbpf names them after the program; and where
@@ -58,6 +62,8 @@ pub struct DomainStatus {
     pub weight: u64,
     /// Cap asked for, by quotas of control groups, in percent of one pCPU; 0: none.
     pub cap_percent: u64,
+    /// What else is asked for, by the names and in the units of `steelyard kvm set`.
+    pub settings: BTreeMap<&'static str, String>,
     /// Weight in effect now.
     pub weight_now: u64,
     /// Slice in effect now, if not that of the discipline.
@@ -136,29 +142,30 @@ impl Times {
 /// [`KvmError::NotRunning`], [`KvmError::NoPrivilege`].
 pub fn status() -> Result<Status, KvmError> {
     // SAFETY: both are plain numbers, and the maps of these names have them.
-    let read =
-        || unsafe { Some((read::<rodata>(&find(CONSTANTS)?)?, read::<bss>(&find(TABLES)?)?)) };
+    let read = || unsafe {
+        Some((Mapping::<rodata>::of(&find(CONSTANTS)?)?, Mapping::<bss>::of(&find(TABLES)?)?))
+    };
     // Without privilege there seem to be no maps.
     let missing = if privileged() { KvmError::NotRunning } else { KvmError::NoPrivilege };
     let (constants, tables) = read().ok_or(missing)?;
-    Ok(collect(&constants, &tables))
+    Ok(collect(constants.get(), &Tables::read(&tables, constants.get())))
 }
 
 /// What the policy says of each vCPU of the scheduler that runs on this host, for who asks often.
 pub struct Standings {
     /// The kernel's count of sched_ext schedulers so far: that of the tables.
     count: String,
-    constants: Box<rodata>,
-    tables: MapHandle,
+    constants: Mapping<rodata>,
+    tables: Mapping<bss>,
 }
 
 impl Standings {
     /// Those of the scheduler that runs now; none if none of this project's does, or without privilege.
     pub fn find() -> Option<Standings> {
         let count = running()?;
-        let tables = find(TABLES)?;
-        // SAFETY: they are plain numbers, and the map of this name has them.
-        let constants = unsafe { read::<rodata>(&find(CONSTANTS)?)? };
+        // SAFETY: both are plain numbers, and the maps of these names have them.
+        let (constants, tables) =
+            unsafe { (Mapping::of(&find(CONSTANTS)?)?, Mapping::of(&find(TABLES)?)?) };
         Some(Standings { count, constants, tables })
     }
 
@@ -167,9 +174,9 @@ impl Standings {
         if running()? != self.count {
             return None;
         }
-        // SAFETY: they are plain numbers, and the map was found as one that has them.
-        let tables = unsafe { read::<bss>(&self.tables)? };
-        let standing = |vcpu: &vcpu| Some((vcpu.pid, standing(&self.constants, &tables, vcpu)?));
+        let constants = self.constants.get();
+        let tables = Tables::read(&self.tables, constants);
+        let standing = |vcpu: &vcpu| Some((vcpu.pid, standing(constants, &tables, vcpu)?));
         Some(tables.vcpus.iter().filter(|vcpu| vcpu.pid != 0).filter_map(standing).collect())
     }
 }
@@ -188,39 +195,95 @@ fn find((name, least): (&str, usize)) -> Option<MapHandle> {
         .and_then(|map| MapHandle::from_map_id(map.id).ok())
 }
 
-/// Reads the only item of a map.
-///
-/// # Safety
-/// Any bytes are a `T`.
-unsafe fn read<T>(map: &MapHandle) -> Option<Box<T>> {
-    let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    let mut value = Box::new(MaybeUninit::<T>::zeroed());
-    // SAFETY: no more is copied than there is room for; the caller knows that it is a T then.
-    unsafe {
-        let length = bytes.len().min(size_of::<T>());
-        ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), length);
-        Some(Box::from_raw(Box::into_raw(value).cast()))
+/// The only item of a map, where the kernel has it: copying all of it takes milliseconds, and most of it is free slots.
+struct Mapping<T> {
+    at: MmapRaw,
+    of: PhantomData<T>,
+}
+
+impl<T> Mapping<T> {
+    /// # Safety
+    /// Any bytes are a `T`, and the map's item is no shorter, but for padding at its end.
+    unsafe fn of(map: &MapHandle) -> Option<Self> {
+        let length = size_of::<T>();
+        let at = MmapOptions::new().len(length).map_raw_read_only(map.as_fd().as_raw_fd()).ok()?;
+        Some(Mapping { at, of: PhantomData })
+    }
+
+    /// To be read for as long as this is there; the kernel may change it.
+    fn item(&self) -> *const T {
+        self.at.as_ptr().cast()
     }
 }
 
-fn collect(constants: &rodata, tables: &bss) -> Status {
+impl Mapping<rodata> {
+    fn get(&self) -> &rodata {
+        // SAFETY: it is mapped and begins a page, and its map is frozen: nobody changes it.
+        unsafe { &*self.item() }
+    }
+}
+
+/// What is used of the program's tables, as it was when each entry was read: numbers of one entry may be of different
+/// times.
+struct Tables {
+    vcpus: Vec<vcpu>,
+    domains: Vec<domain>,
+    queues: Vec<queue>,
+    pcpus: Vec<pcpu>,
+}
+
+impl Tables {
+    fn read(map: &Mapping<bss>, constants: &rodata) -> Tables {
+        let map = map.item();
+        // SAFETY: the pointers are to fields of the mapping, which the kernel changes, and no entry is after the last.
+        unsafe {
+            Tables {
+                vcpus: first(
+                    &raw const (*map).vcpus,
+                    ptr::read_volatile(&raw const (*map).vcpus_used),
+                ),
+                domains: first(
+                    &raw const (*map).domains,
+                    ptr::read_volatile(&raw const (*map).domains_used),
+                ),
+                queues: first(&raw const (*map).queues, constants.pcpus_count),
+                pcpus: first(&raw const (*map).pcpus, constants.pcpus_count),
+            }
+        }
+    }
+}
+
+/// The first ones of a table, no more than it has.
+///
+/// # Safety
+/// The table can be read, and any bytes are a `T`.
+unsafe fn first<T, const N: usize>(table: *const [T; N], count: u32) -> Vec<T> {
+    let table = table.cast::<T>();
+    // SAFETY: the number is below that of the entries.
+    (0..N.min(count as usize))
+        .map(|number| unsafe { ptr::read_volatile(table.add(number)) })
+        .collect()
+}
+
+fn collect(constants: &rodata, tables: &Tables) -> Status {
     let now_ns = now_ns();
     let occupied = tables.domains.iter().enumerate().filter(|(_, domain)| domain.pid != 0);
+    let mut members = HashMap::<usize, Vec<&vcpu>>::new();
+    for vcpu in tables.vcpus.iter().filter(|vcpu| vcpu.pid != 0) {
+        members.entry(vcpu.engine.domain as usize).or_default().push(vcpu);
+    }
     let domains = occupied.map(|(index, domain)| {
-        let own = tables.vcpus.iter().filter(|v| v.pid != 0 && v.engine.domain as usize == index);
-        let status = own.map(|vcpu| {
+        let status = members.remove(&index).unwrap_or_default().into_iter().map(|vcpu| {
             vcpu_status(constants, domain.pid, vcpu, standing(constants, tables, vcpu), now_ns)
         });
         let mut vcpus: Vec<_> = status.collect();
         vcpus.sort_by_key(|vcpu| vcpu.tid);
         DomainStatus {
-            name: fs::read(format!("/proc/{}/cmdline", domain.pid))
-                .ok()
-                .and_then(|command| qemu::guest_name(&command))
-                .unwrap_or_else(|| name(&format!("/proc/{}/comm", domain.pid))),
+            name: domain_name(domain.pid),
             pid: domain.pid,
             weight: domain.engine.state.settings.weight,
             cap_percent: domain.engine.state.settings.cap_percent,
+            settings: settings(domain),
             weight_now: domain.engine.state.weight,
             slice_now_ns: (domain.engine.state.slice_ns != 0)
                 .then_some(domain.engine.state.slice_ns),
@@ -243,8 +306,24 @@ fn collect(constants: &rodata, tables: &bss) -> Status {
     }
 }
 
+/// But for weight and cap.
+fn settings(domain: &domain) -> BTreeMap<&'static str, String> {
+    // SAFETY: both are `struct sy_settings`.
+    let asked = DomainSettings::of(unsafe { *as_core(&domain.engine.state.settings) });
+    let others = asked.iter().filter(|(it, _)| !["weight", "cap_percent"].contains(&it.name));
+    others.map(|(setting, value)| (setting.name, value)).collect()
+}
+
+/// Of the domain of a process.
+pub fn domain_name(pid: i32) -> String {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .ok()
+        .and_then(|command| qemu::guest_name(&command))
+        .unwrap_or_else(|| name(&format!("/proc/{pid}/comm")))
+}
+
 /// None while the tables are being written.
-fn standing(constants: &rodata, tables: &bss, vcpu: &vcpu) -> Option<Standing> {
+fn standing(constants: &rodata, tables: &Tables, vcpu: &vcpu) -> Option<Standing> {
     let queue = tables.queues.get(vcpu.engine.queue as usize)?;
     let domain = tables.domains.get(vcpu.engine.domain as usize)?;
     // SAFETY: each is the same struct of the core.
@@ -343,8 +422,17 @@ impl Status {
             "class"
         );
         for domain in domains {
-            let DomainStatus { pid, weight, weight_now, cap_percent, resets, times, vcpus, .. } =
-                domain;
+            let DomainStatus {
+                pid,
+                weight,
+                weight_now,
+                cap_percent,
+                settings,
+                resets,
+                times,
+                vcpus,
+                ..
+            } = domain;
             let name = told(&domain.name);
             let cap = match cap_percent {
                 0 => String::new(),
@@ -354,6 +442,10 @@ impl Status {
                 out,
                 "{name} ({pid}): weight {weight}, now {weight_now}; {cap}{resets} resets"
             );
+            let asked = settings.iter().map(|(name, value)| format!(" {name}={value}"));
+            if !settings.is_empty() {
+                let _ = writeln!(out, " asked:{}", asked.collect::<Vec<_>>().join(","));
+            }
             for vcpu in vcpus {
                 let pcpu = vcpu.pcpu.map_or_else(|| "-".to_owned(), |pcpu| pcpu.to_string());
                 let class = vcpu.class.unwrap_or_default();
@@ -422,6 +514,13 @@ mod tests {
             weight: 256,
             weight_now: 65_535,
             cap_percent: 409_600,
+            settings: [
+                ("sedf.extra_time", "false"),
+                ("sedf.period", "20 ms"),
+                ("sedf.slice", "15 ms"),
+            ]
+            .map(|(name, value)| (name, value.to_owned()))
+            .into(),
             slice_now_ns: None,
             packets: 0,
             resets: 1_234_567,
@@ -441,6 +540,8 @@ mod tests {
         let table = status.to_table();
         assert!(table.lines().all(|line| line.len() <= 80), "{table}");
         assert!(table.contains("-123456789"), "{table}");
+        let asked = " asked: sedf.extra_time=false, sedf.period=20 ms, sedf.slice=15 ms\n";
+        assert!(table.contains(asked), "{table}");
         // Names come from processes of anybody.
         for name in [&mut status.policy, &mut status.domains[0].name] {
             *name = format!("\x1b[2J\u{9b}31m\n{}", "x".repeat(100_000));

@@ -15,15 +15,20 @@ mod load;
 mod priority;
 mod recording;
 mod rest;
+mod settings;
 mod wakers;
 
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
 pub use document::{locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
 pub use host::{ControlGroup, DescribedDomain, HostDescription, Machine, Thread, beside};
+pub use import::libvirt::libvirt_settings;
 pub use import::{import, import_from, is_recording, open_recording, recording_error, snapshots};
 pub use load::{
     LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, OwnScheduler, load, load_text,
     policy,
 };
 pub use priority::weight_of_niceness;
+pub use settings::{
+    DomainSettings, SettingsOfDomains, parse_settings, read_settings, write_settings,
+};

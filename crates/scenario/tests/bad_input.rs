@@ -269,6 +269,17 @@ fn descriptions_of_virtual_machines() {
         file("a.xml", format!("<domain>\n  <name>vm</name>\n  {inside}\n</domain>\n"))
     };
     shows(&file("a.xml", "<domain>\n<name>x</nam></domain>"), &["a.xml:2:", "no XML"]);
+    let metadata = |attributes: &str| {
+        file(
+            "a.xml",
+            format!(
+                "<domain><name>a</name><metadata>\n<settings xmlns='urn:steelyard:settings'\n{attributes}/>\n</metadata></domain>"
+            ),
+        )
+    };
+    shows(&metadata("slcie='2 ms'"), &["a.xml:3:1", "`slcie`, did you mean `slice`?"]);
+    shows(&metadata("slice='2'"), &["a.xml:3:1", "`slice`: `2` is no length of time"]);
+    shows(&metadata("sedf.slice='2 ms'"), &["a.xml:2:1", "`sedf.slice` needs `sedf.period`"]);
     shows(&file("a.xml", "<network/>"), &["a.xml:1:1", "`<network>` is no libvirt domain"]);
     shows(&file("a.xml", "<domain/>"), &["a.xml:1:1", "no `<name>`"]);
     shows(&xml("<vcpu>four</vcpu>"), &["a.xml:3:9", "`four` is no number of vCPUs"]);

@@ -13,7 +13,7 @@ use steelyard_recording::{
 };
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
 use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
-use steelyard_simulator::units::CpuSet;
+use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
 
 const MS: u64 = 1_000_000;
@@ -47,6 +47,20 @@ fn libvirt_domains() {
     assert_eq!(pins, ["0-3", "1,3-4"]);
     assert_eq!(loaded.setup.host.pcpus(), 5);
     assert_eq!(domain.task[0].threads, 2);
+
+    // What the metadata ask for goes before that.
+    let loaded = described(
+        "a.xml",
+        "<domain><name>a</name><metadata><other xmlns='urn:other' weight='5'/>\
+         <steelyard:settings xmlns:steelyard='urn:steelyard:settings' weight='700' slice='2 ms' \
+         sedf.period='20 ms' sedf.slice='5 ms' boost.ratio_percent='30'/></metadata>\
+         <cputune><shares>2048</shares></cputune></domain>",
+    );
+    let domain = &loaded.setup.domains[0];
+    assert_eq!((domain.weight, domain.slice), (700, Some(Nanoseconds(2_000_000))));
+    let reservation = domain.sedf.as_ref().unwrap();
+    assert_eq!((reservation.period.0, reservation.slice.0), (20_000_000, 5_000_000));
+    assert!(reservation.extra_time && domain.boost.is_none());
 
     // More than all vCPUs can use is no cap; shares that weigh more than the most are cut.
     let loaded = described(

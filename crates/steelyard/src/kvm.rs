@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steelyard kvm`: a policy schedules the vCPUs of this Linux host.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
+use rustix::fs::{FlockOperation, flock};
 use sd_notify::{NotifyState, notify};
-use steelyard_kvm::{Finding, KvmError, Options, Scheduler, check, status};
+use steelyard_boundary::output::Output;
+use steelyard_boundary::text::told;
+use steelyard_kvm::{Finding, KvmError, Options, SETTINGS, Scheduler, check, status};
+use steelyard_policy::Parameter;
+use steelyard_scenario::{SettingsOfDomains, Source, read_settings, write_settings};
 
 use crate::arguments::Offering;
 use crate::failure::Failure;
@@ -17,11 +25,11 @@ pub enum Command {
     /// Schedule the vCPUs of this host by a policy, until Ctrl-C.
     ///
     /// Every thread that runs a vCPU of KVM is scheduled by the policy; its process is the domain,
-    /// whose weight and cap are those of its control groups, `cpu.weight` and `cpu.max`. Other tasks
-    /// take turns with the vCPUs. When this ends, in whatever way, the kernel schedules by itself
-    /// again.
+    /// whose weight and cap are those of its control groups, `cpu.weight` and `cpu.max`, unless its
+    /// metadata in libvirt or `steelyard kvm set` ask for something else. Other tasks take turns with
+    /// the vCPUs. When this ends, in whatever way, the kernel schedules by itself again.
     Run {
-        /// Policy, such as credit2, credit@xen-4.20 or credit2+load-weight; all but sedf.
+        /// Policy, such as credit2, credit@xen-4.20 or credit2+load-weight.
         // Governors may be added to these.
         #[arg(short, long, value_name = "P", hide_possible_values = true,
             value_parser = Offering(|| policies::names().collect()))]
@@ -32,6 +40,9 @@ pub enum Command {
         /// `steelyard policies` lists them.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
+        /// What `set` keeps; it need not be there.
+        #[arg(long, value_name = "FILE", default_value = SETTINGS)]
+        settings: PathBuf,
         /// Print what libbpf and the kernel's verifier say.
         #[arg(short, long)]
         verbose: bool,
@@ -49,6 +60,26 @@ pub enum Command {
             value_parser = Offering(|| policies::names().collect()))]
         policy: String,
     },
+    /// Ask for something for a domain, or show what is asked.
+    ///
+    /// It is kept in a file, and the running scheduler follows within a second, as does each that is
+    /// started later. It goes before what control groups and libvirt say.
+    ///
+    /// Settings: weight, cap_percent, slice, sedf.period, sedf.slice, sedf.extra_time, boost.limit,
+    /// boost.ratio_percent, ungrouped. Times have a unit, such as "5 ms".
+    #[command(after_help = "Examples:\n  steelyard kvm set web weight=512 slice=\"5 ms\"\n  \
+        steelyard kvm set web sedf.period=\"20 ms\" sedf.slice=\"5 ms\"\n  \
+        steelyard kvm set web slice=")]
+    Set {
+        /// Name of the VM, as `status` shows it; none: show what is asked for all.
+        domain: Option<String>,
+        /// What to ask for; without a value: no longer. None: show what is asked.
+        #[arg(value_name = "NAME=[VALUE]")]
+        asked: Vec<String>,
+        /// Where that is kept, as of `run`.
+        #[arg(long, value_name = "FILE", default_value = SETTINGS)]
+        settings: PathBuf,
+    },
     /// Show what each domain and vCPU has got from the running policy.
     Status {
         /// For programs: described in docs/kvm.md.
@@ -62,6 +93,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
         Command::Run {
             policy,
             set,
+            settings,
             verbose,
             #[cfg(feature = "faults")]
             lose,
@@ -69,6 +101,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let policy = steelyard_scenario::policy(policy, set)?;
             let options = Options {
                 verbose: *verbose,
+                settings: settings.clone(),
                 #[cfg(feature = "faults")]
                 lose: lose.clone(),
             };
@@ -84,11 +117,15 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
                         tell_systemd(NotifyState::Watchdog);
                         asked.load(Ordering::Relaxed)
                     };
-                    match scheduler.wait(look) {
+                    match scheduler.wait(look, terminal::note) {
                         Err(error) if error.asks_for_restart() => {
                             terminal::note(&format!("{error}; it begins anew"));
                         }
-                        ended => return ended.map_err(failure),
+                        Err(error) => {
+                            tell_dump(&error);
+                            return Err(failure(error));
+                        }
+                        Ok(()) => return Ok(()),
                     }
                 }
             })
@@ -107,6 +144,9 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             });
             bad.map_or(Ok(()), |error| Err(failure(error)))
         }
+        Command::Set { domain, asked, settings } => {
+            set(domain.as_deref(), asked, settings, interrupt)
+        }
         Command::Status { json } => {
             let status = status().map_err(failure)?;
             if !*json {
@@ -119,10 +159,111 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
+/// Changes the file of what is asked for domains, or shows it.
+fn set(
+    domain: Option<&str>,
+    asked: &[String],
+    path: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    if asked.is_empty() {
+        return show(&known_settings(path)?, domain);
+    }
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
+    else {
+        return Err(Source::new("--settings", "").error(0..0, "this is no file").into());
+    };
+    let output = Output::directory(directory, &[name], &[])?;
+    // Two at a time would lose what one of them asks for; where there is no directory yet, there is nothing to lose.
+    let lock = File::open(directory);
+    let _ = lock.as_ref().map(|file| flock(file, FlockOperation::LockExclusive));
+    let mut domains = known_settings(path)?;
+    let domain = domain.unwrap_or_default();
+    let wanted = domains.entry(domain.to_owned()).or_default();
+    for text in asked {
+        let source = Source::new("kvm set", text);
+        let Some((key, value)) = text.split_once('=') else {
+            let fault = source.error(0..text.len(), format!("`{text}` lacks a `=`"));
+            return Err(fault.with_help("write NAME=VALUE, or NAME= to ask no longer").into());
+        };
+        let done = match value.trim() {
+            "" => wanted.unset(key.trim()),
+            value => wanted.set(key.trim(), value),
+        };
+        done.map_err(|why| source.error(0..text.len(), why))?;
+    }
+    let all = asked.join(" ");
+    wanted.check().map_err(|why| Source::new("kvm set", &all).error(0..all.len(), why))?;
+    let set: Vec<_> = wanted.iter().map(|(setting, _)| setting).collect();
+    let text = write_settings(&domains);
+    interrupt.until_asked(|interrupted| {
+        output.write(&mut [Box::new(|file| file.write_all(text.as_bytes()))], interrupted)
+    })?;
+    tell_effect(domain, &set);
+    Ok(())
+}
+
+/// None if the file is not there.
+fn known_settings(path: &Path) -> Result<SettingsOfDomains, Failure> {
+    if !path.exists() {
+        return Ok(SettingsOfDomains::new());
+    }
+    Ok(read_settings(path)?)
+}
+
+fn show(domains: &SettingsOfDomains, only: Option<&str>) -> Result<(), Failure> {
+    let shown = domains.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
+    let lines = shown.flat_map(|(name, asked)| {
+        asked.iter().map(move |(setting, value)| {
+            format!("{:<16} {:<20} {value}\n", told(name), setting.name)
+        })
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() {
+        terminal::note(
+            "nothing is asked for; control groups and libvirt's metadata say what holds",
+        );
+    }
+    terminal::print(&lines)
+}
+
+/// What comes of it now.
+fn tell_effect(domain: &str, set: &[&Parameter]) {
+    let status = match status() {
+        Ok(status) => status,
+        Err(KvmError::NotRunning) => {
+            return terminal::note("`steelyard kvm run` will follow it: none is running here");
+        }
+        // Nothing more is known.
+        Err(_) => return,
+    };
+    if !status.domains.iter().any(|it| it.name == domain) {
+        terminal::note(&format!("no VM of the name `{domain}` runs a vCPU here now"));
+    }
+    let Ok(policy) = steelyard_scenario::policy(&status.policy, &[]) else { return };
+    let parts: Vec<_> =
+        policy.governors().map(|it| it.name).chain([policy.discipline().name]).collect();
+    for setting in set {
+        let mut words =
+            setting.source.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+        if setting.source != "everywhere" && !words.any(|word| parts.contains(&word)) {
+            let (name, source) = (setting.name, setting.source);
+            terminal::note(&format!("{policy} runs; `{name}` is heeded by: {source}"));
+        }
+    }
+}
+
 /// Where it runs as a service (`service/steelyard-kvm.service`): that it has begun, and that it goes on.
 fn tell_systemd(state: NotifyState<'_>) {
     // Who cannot be told will see to it.
     let _ = notify(&[state]);
+}
+
+/// What the kernel wrote down at the end, which is long: before the one line that says why.
+fn tell_dump(error: &KvmError) {
+    if let KvmError::Ejected { dump, .. } = error {
+        dump.lines().for_each(terminal::note);
+    }
 }
 
 fn failure(error: KvmError) -> Failure {

@@ -16,9 +16,9 @@ static void find_threads(void)
 	memset(thread, 0, sizeof(thread));
 	for_each_task(t)
 	{
-		u32 vcpu = t->index - 1;
+		u32 vcpu = t->thread.vcpu - 1;
 
-		if (!t->index)
+		if (!t->thread.vcpu)
 			continue;
 		check(vcpu >= first_vcpu && vcpu < vcpus_used && !thread[vcpu], "vCPU %u is that of two threads", vcpu);
 		check(vcpus[vcpu].pid == t->seen.pid, "vCPU %u is of thread %d, not of %d", vcpu, t->seen.pid,
@@ -62,10 +62,8 @@ static void check_lists(void)
 	static u32 waiting[MAX_VCPUS], member[MAX_VCPUS], inside[MAX_VCPUS], unused[MAX_VCPUS];
 	u32 i, count = 0;
 
-	memset(waiting, 0, sizeof(waiting));
-	memset(member, 0, sizeof(member));
-	memset(inside, 0, sizeof(inside));
-	memset(unused, 0, sizeof(unused));
+	for (i = first_vcpu; i < vcpus_used; i++)
+		waiting[i] = member[i] = inside[i] = unused[i] = 0;
 	for (i = 0; i < engine.queues; i++) {
 		check_list(&queues[i].waiting, IN_WAITING, "who waits", waiting);
 		check_list(&queues[i].members, IN_QUEUE, "members", member);
@@ -206,10 +204,10 @@ static void check_pcpu(u32 cpu, bool settled)
 		return;
 	check(!rq->local.first || rq->current, "CPU %u idles beside its own queue", i);
 	check(!c->engine.interrupted, "pCPU %u never chooses", i);
-	check(!c->engine.occupied || (rq->current && (!rq->current->index || is_unasked(rq->current))) ||
+	check(!c->engine.occupied || (rq->current && (!rq->current->thread.vcpu || is_unasked(rq->current))) ||
 		      rq->local.first,
 	      "pCPU %u is taken by nobody", i);
-	check(c->engine.current != SY_NONE || !rq->current || !rq->current->index || is_unasked(rq->current),
+	check(c->engine.current != SY_NONE || !rq->current || !rq->current->thread.vcpu || is_unasked(rq->current),
 	      "pCPU %u runs a vCPU unknowingly", i);
 }
 
@@ -218,11 +216,11 @@ static void check_other(const struct task *t, bool settled)
 {
 	const struct run_queue *rq = &rqs[cpu_of(t)];
 
-	if (t->index || !is_queued(t))
+	if (t->thread.vcpu || !is_queued(t))
 		return;
 	check(rq->current == t || t->listed, "task %d is lost, state %u", t->seen.pid, t->state);
 	check(!settled || rq->current, "task %d waits for an idle CPU", t->seen.pid);
-	check(!settled || t->listed != &others || t->woken != rq->rounds + 1 ||
+	check(!settled || !is_line(t->listed) || t->woken != rq->rounds + 1 ||
 		      pcpus[pcpu_of(cpu_of(t))].engine.current == SY_NONE,
 	      "task %d woke, and its CPU does not look for it", t->seen.pid);
 }

@@ -54,7 +54,7 @@ static void update_current(struct run_queue *rq)
 
 static struct run_queue *rq_of_local(const struct dsq *q)
 {
-	return q == &others ? NULL : container_of(q, struct run_queue, local);
+	return is_line(q) ? NULL : container_of(q, struct run_queue, local);
 }
 
 static void insert_task(struct dsq *q, struct task *t, u64 flags)
@@ -62,7 +62,10 @@ static void insert_task(struct dsq *q, struct task *t, u64 flags)
 	struct run_queue *rq = rq_of_local(q);
 
 	ASSERT(!t->dsq && is_queued(t));
-	link_task(q, t, flags & (ENQ_HEAD | SCX_ENQ_PREEMPT));
+	if (rq)
+		link_task(q, t, flags & (ENQ_HEAD | SCX_ENQ_PREEMPT));
+	else
+		link_by_time(q, t);
 	t->dsq = q;
 	t->verdict = 0;
 	t->verdict_flags = 0;
@@ -90,8 +93,8 @@ static struct dsq *queue_of_verdict(u64 verdict, u32 cpu)
 {
 	if (verdict == SCX_DSQ_LOCAL)
 		return &rqs[cpu].local;
-	if (verdict == OTHERS_DSQ)
-		return &others;
+	if (verdict < SCX_DSQ_LOCAL)
+		return line_queue(verdict);
 	ASSERT((verdict & SCX_DSQ_LOCAL_ON) == SCX_DSQ_LOCAL_ON);
 	cpu = (u32)verdict;
 	ASSERT(cpu < cpus);
@@ -103,7 +106,7 @@ static void follow_verdict(u32 cpu, struct task *t, u64 flags)
 	struct dsq *q = queue_of_verdict(t->verdict, cpu);
 
 	t->verdict_flags |= flags;
-	if (q == &others || q == &rqs[cpu].local) {
+	if (is_line(q) || q == &rqs[cpu].local) {
 		insert_task(q, t, t->verdict_flags);
 		return;
 	}
@@ -239,7 +242,7 @@ static void finish_dispatch(u32 cpu, struct task *t, u64 qseq, u64 verdict, u64 
 		return;
 	t->state = OPS_DISPATCHING;
 	q = queue_of_verdict(verdict, cpu);
-	if (q == &others)
+	if (is_line(q))
 		insert_task(q, t, flags);
 	else
 		carry_over(cpu, rq_of_local(q) - rqs, t, flags);
@@ -258,11 +261,11 @@ static void flush_buffer(u32 cpu)
 }
 
 /* The first task of the queue that may run here comes to the local queue. */
-static bool consume(u32 cpu)
+static bool consume(u32 cpu, const struct dsq *q)
 {
 	struct task *t;
 
-	for (t = others.first; t; t = t->next) {
+	for (t = q->first; t; t = t->next) {
 		u32 from = cpu_of(t);
 
 		if (from != cpu && (t->stays || !may_use(t, cpu)))
@@ -283,7 +286,7 @@ static bool consume(u32 cpu)
 		}
 		unlock_rq(from);
 		lock_rq(cpu);
-		return consume(cpu);
+		return consume(cpu, q);
 	}
 	return false;
 }
@@ -292,9 +295,9 @@ bool scx_bpf_dsq_move_to_local(u64 dsq)
 {
 	u32 cpu = here->called_on;
 
-	ASSERT(here->kind == CALL_DISPATCH && dsq == OTHERS_DSQ);
+	ASSERT(here->kind == CALL_DISPATCH);
 	flush_buffer(cpu);
-	if (!consume(cpu))
+	if (!consume(cpu, line_queue(dsq)))
 		return false;
 	rqs[cpu].moved++;
 	return true;

@@ -20,6 +20,7 @@ enum {
 
 enum call_kind { /* which of the kernel's functions BPF may call */
 		 CALL_NONE,
+		 CALL_DUMP,
 		 CALL_SELECT,
 		 CALL_ENQUEUE,
 		 CALL_DISPATCH,

@@ -37,7 +37,8 @@ static void failed(const char *what, const char *file, int line);
 
 /* What this kernel has. */
 static bool model_kvm_is_there, model_exists_scx_bpf_task_set_slice;
-static bool model_exists_scx_bpf_reenqueue_local;
+static bool model_exists_scx_bpf_reenqueue_local, model_exists___scx_bpf_dsq_insert_vtime;
+static bool model_exists_scx_bpf_dump_bstr = true;
 static bool model_can_loop(void);
 #undef can_loop
 #define can_loop model_can_loop()
@@ -62,6 +63,7 @@ enum {
 static u64 seed, step, dispatches, reaped;
 static u32 tasks_most;
 static u32 first_vcpu, first_domain; /* numbers below these are somebody else's */
+static bool published; /* the parameters are those of the vintage */
 static char policy_text[128];
 
 #include "fibers.h"
@@ -305,6 +307,19 @@ static void do_ask(struct fiber *f)
 	asking = false;
 }
 
+/* The kernel writes down what there is, at any moment. */
+static void do_dump(struct fiber *f)
+{
+	struct task *t = f->task;
+	u32 cpu = lock_task_rq(t);
+
+	CALL(CALL_DUMP, cpu, t, steelyard_dump(NULL));
+	CALL(CALL_DUMP, cpu, t, steelyard_dump_cpu(NULL, cpu, rqs[cpu].idle));
+	if (t->there)
+		CALL(CALL_DUMP, cpu, t, steelyard_dump_task(NULL, &t->seen));
+	unlock_task_rq(t, cpu);
+}
+
 /* A CPU comes online: a thread of the kernel's runs there before that is told. */
 static void do_comes(struct fiber *f)
 {
@@ -403,6 +418,7 @@ static void make_task(struct task *t, s32 tgid)
 	snprintf(t->seen.comm, sizeof(t->seen.comm), is_vcpu && (!model_kvm_is_there || below(2)) ? "CPU %u/KVM" : "worker/%u", (u32)below(100));
 	t->seen.flags = is_vcpu || below(4) ? 0 : PF_KTHREAD;
 	t->seen.scx.slice = KERNEL_SLICE_NS;
+	t->seen.scx.weight = 50U << below(3);
 	t->seen.sched_task_group = &groups[below(GROUPS)];
 	draw_mask(t->mask);
 	t->seen.cpus_ptr = (const struct cpumask *)t->mask;
@@ -581,6 +597,8 @@ static void happen(void)
 		fork_one();
 		break;
 	case 2:
+		if (!below(16))
+			start(do_dump, 0, t, 0);
 		start(do_ask, 0, t, 0);
 		if (domains_used)
 			domains[below(domains_used)].samples.packets += magnitude() >> 20;
@@ -647,8 +665,8 @@ static void draw_policy(void)
 	struct sy_policy *policy = (struct sy_policy *)&policy_constant;
 	u64 discipline = below(SY_DISCIPLINES), vintages = 0, vintage, g, n;
 	const struct sy_description *description = sy_disciplines[discipline];
-	bool published = below(2);
 
+	published = below(2);
 	while (vintages < SY_VINTAGES && description->vintage[vintages])
 		vintages++;
 	vintage = below(vintages);
@@ -697,13 +715,15 @@ static void forget_all(void)
 	memset(mask_words, 0, sizeof(mask_words));
 	accounted = free_vcpus = free_domains = (struct list){ 0, 0 };
 	vcpus_used = domains_used = 0;
+	kept_count = 0;
 	host_lock = shared_lock = (struct lock){ 0, 0 };
 	memset(tasks, 0, sizeof(tasks));
 	memset(rqs, 0, sizeof(rqs));
 	memset(groups, 0, sizeof(groups));
 	memset(clocks, 0, sizeof(clocks));
 	memset(began_pid, 0, sizeof(began_pid));
-	others = (struct dsq){ NULL, NULL };
+	memset(others, 0, sizeof(others));
+	memset(lines, 0, sizeof(lines));
 	armed_count = 0;
 }
 
@@ -748,6 +768,7 @@ static void draw_kernel(void)
 	model_kvm_is_there = below(4);
 	model_exists_scx_bpf_task_set_slice = below(2);
 	model_exists_scx_bpf_reenqueue_local = below(8);
+	model_exists___scx_bpf_dsq_insert_vtime = below(2);
 	pinned_stay = below(2);
 	pins_itself = !pinned_stay || below(2);
 	cpus = 1 + below(most[below(8)]);

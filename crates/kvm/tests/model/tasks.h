@@ -38,7 +38,7 @@ struct task {
 	struct task_struct seen; /* by BPF */
 	u64 mask[WORDS], pinned_mask[WORDS];
 	struct kvm_vcpu vcpu;
-	u32 index; /* BPF's, of its vCPU */
+	struct thread thread; /* BPF's */
 	bool there, is_vcpu, unhashed, dead;
 	bool higher; /* in a class above */
 	bool pi; /* its pi_lock is held */
@@ -53,6 +53,7 @@ struct task {
 	struct dsq *listed; /* where its links are */
 	struct task *next, *previous;
 	u64 verdict, verdict_flags; /* where it is to go when it is enqueued; 0: ask */
+	u64 place_ns; /* in a queue that is ordered by time */
 	u64 started_ns, waits_ns; /* since when it runs and waits */
 	u64 woken; /* rounds of its CPU when it woke, plus 1, if that was smooth */
 };
@@ -86,7 +87,7 @@ struct clock {
 static struct task tasks[TASKS], higher_task;
 static struct run_queue rqs[CPUS];
 static struct task_group groups[GROUPS];
-static struct dsq others;
+static struct dsq others[MAX_PCPUS]; /* lines */
 static struct clock clocks[CLOCKS], *armed[CLOCKS];
 static u32 cpus, armed_count, generation;
 static u64 model_now;
@@ -139,6 +140,33 @@ static void link_task(struct dsq *q, struct task *t, bool first)
 	t->previous = first ? NULL : q->last;
 	*(t->next ? &t->next->previous : &q->last) = t;
 	*(t->previous ? &t->previous->next : &q->first) = t;
+}
+
+/* Behind those that are not later. */
+static void link_by_time(struct dsq *q, struct task *t)
+{
+	struct task *before = q->last, *after;
+
+	ASSERT(!t->listed);
+	while (before && (s64)(before->place_ns - t->place_ns) > 0)
+		before = before->previous;
+	after = before ? before->next : q->first;
+	t->listed = q;
+	t->next = after;
+	t->previous = before;
+	*(after ? &after->previous : &q->last) = t;
+	*(before ? &before->next : &q->first) = t;
+}
+
+static struct dsq *line_queue(u64 dsq)
+{
+	ASSERT(dsq >= OTHERS_DSQ && dsq - OTHERS_DSQ < lines_count());
+	return &others[dsq - OTHERS_DSQ];
+}
+
+static bool is_line(const struct dsq *q)
+{
+	return q >= others && q < others + MAX_PCPUS;
 }
 
 static void unlink_task(struct task *t)
@@ -214,6 +242,44 @@ static u32 map_base(const void *map)
 	return MAX_PCPUS + MAX_VCPUS + MAX_DOMAINS + (map == &round_timer);
 }
 
+/* The map of domains by their processes. */
+static struct {
+	s32 pid;
+	u32 domain;
+} kept[MAX_DOMAINS];
+static u32 kept_count;
+
+static u32 kept_at(void *map, s32 pid)
+{
+	u32 i = 0;
+
+	ASSERT(map == &domain_of_pid);
+	while (i < kept_count && kept[i].pid != pid)
+		i++;
+	return i;
+}
+
+/* Fails now and then, as for want of memory. */
+static inline int model_update(void *map, const void *key, const void *value)
+{
+	u32 i = kept_at(map, *(const s32 *)key);
+
+	ASSERT(i == kept_count && i < MAX_DOMAINS);
+	if (!below(16))
+		return -ENOMEM;
+	kept[kept_count].pid = *(const s32 *)key;
+	kept[kept_count++].domain = *(const u32 *)value;
+	return 0;
+}
+
+static inline void model_delete(void *map, const void *key)
+{
+	u32 i = kept_at(map, *(const s32 *)key);
+
+	ASSERT(i < kept_count);
+	kept[i] = kept[--kept_count];
+}
+
 static inline struct timer *model_timer(void *map, u32 key)
 {
 	struct clock *c = &clocks[map_base(map) + key];
@@ -221,6 +287,16 @@ static inline struct timer *model_timer(void *map, u32 key)
 	c->map = map;
 	c->key = key;
 	return &c->timer;
+}
+
+static inline void *model_lookup(void *map, const void *key)
+{
+	u32 i;
+
+	if (map != &domain_of_pid)
+		return model_timer(map, *(const u32 *)key);
+	i = kept_at(map, *(const s32 *)key);
+	return i < kept_count ? &kept[i].domain : NULL;
 }
 
 static inline void model_set_callback(struct bpf_timer *timer, int (*callback)(void *, u32 *, struct timer *))
@@ -260,10 +336,10 @@ static inline void bpf_probe_read_kernel_str(void *to, u32 size, const void *fro
 	snprintf(to, size, "%s", (const char *)from);
 }
 
-static inline u32 *model_storage(struct task_struct *p, u64 flags)
+static inline struct thread *model_storage(struct task_struct *p, u64 flags)
 {
 	point();
-	return &task_of(p)->index;
+	return &task_of(p)->thread;
 }
 
 void bpf_local_irq_save(unsigned long *flags)
@@ -312,18 +388,35 @@ void scx_bpf_error_bstr(char *format, u64 *data, u32 size)
 	failed(format, __FILE__, __LINE__);
 }
 
+/* As the kernel has it: eight bytes for each value, texts that can be read, at most 12 values, whole lines. */
+void scx_bpf_dump_bstr(char *format, u64 *data, u32 size)
+{
+	const char *at = format;
+	u32 values = 0;
+
+	ASSERT(here->kind == CALL_DUMP && !here->locks);
+	while ((at = strchr(at, '%'))) {
+		ASSERT(!strncmp(at, "%llu", 4) || !strncmp(at, "%lld", 4) || !strncmp(at, "%s", 2));
+		ASSERT(values < size / sizeof(u64));
+		if (at[1] == 's')
+			ASSERT(strlen((const char *)data[values]) < 128);
+		values++;
+		at++;
+	}
+	ASSERT(values <= 12 && size == values * sizeof(u64) && format[strlen(format) - 1] == '\n');
+}
+
 s32 scx_bpf_create_dsq(u64 id, s32 node)
 {
-	ASSERT(id == OTHERS_DSQ);
+	line_queue(id);
 	return 0;
 }
 
 s32 scx_bpf_dsq_nr_queued(u64 dsq)
 {
-	struct task *t = others.first;
+	struct task *t = line_queue(dsq)->first;
 	s32 count = 0;
 
-	ASSERT(dsq == OTHERS_DSQ);
 	for (; t; t = t->next)
 		count++;
 	return count;
@@ -331,7 +424,10 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq)
 
 void scx_bpf_kick_cpu(s32 cpu, u64 flags)
 {
-	ASSERT(cpu >= 0 && (u32)cpu < cpus && rqs[cpu].there && !(flags & ~SCX_KICK_PREEMPT));
+	ASSERT(cpu >= 0 && (u32)cpu < cpus && rqs[cpu].there);
+	ASSERT(!flags || flags == SCX_KICK_PREEMPT || flags == SCX_KICK_IDLE);
+	if (flags == SCX_KICK_IDLE && rqs[cpu].current)
+		return;
 	(flags & SCX_KICK_PREEMPT ? here->preempts : here->kicks)[cpu / 64] |= 1ULL << cpu % 64;
 }
 
@@ -369,6 +465,35 @@ void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq, u64 slice, u64 flags)
 	ASSERT(here->subject == t && !t->verdict);
 	t->verdict = dsq;
 	t->verdict_flags = flags;
+}
+
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq, u64 slice, u64 time_ns, u64 flags)
+{
+	ASSERT(is_line(line_queue(dsq)) && here->kind == CALL_ENQUEUE);
+	task_of(p)->place_ns = time_ns;
+	scx_bpf_dsq_insert(p, dsq, slice, flags);
+}
+
+bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *how)
+{
+	scx_bpf_dsq_insert_vtime(p, how->dsq_id, how->slice, how->vtime, how->enq_flags);
+	return true;
+}
+
+s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags)
+{
+	u32 first = below(cpus), i;
+
+	point();
+	for (i = 0; i < cpus; i++) {
+		u32 cpu = (first + i) % cpus;
+
+		if (!rqs[cpu].idle || !has_bit((const u64 *)allowed->bits, cpu))
+			continue;
+		rqs[cpu].idle = false;
+		return cpu;
+	}
+	return -1;
 }
 
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 previous, u64 flags, bool *is_idle)

@@ -10,6 +10,7 @@ use steelyard_simulator::units::CpuSet;
 use crate::diagnostic::{Diagnostic, Source};
 use crate::import::pins::Pins;
 use crate::import::{VirtualMachine, clamp_weight, whole_number};
+use crate::settings::DomainSettings;
 
 /// cpu.shares of a domain that says nothing, under cgroup v1.
 const DEFAULT_SHARES: u64 = 1024;
@@ -67,11 +68,40 @@ fn element(tag: &str) -> Result<Option<usize>, usize> {
     Ok(None)
 }
 
-/// Reads one domain.
-pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
+/// The namespace of what the metadata of a domain say to Steelyard.
+const SETTINGS: &str = "urn:steelyard:settings";
+
+/// What a domain's metadata ask for: the attributes of `<settings xmlns="urn:steelyard:settings">`, each by the name of
+/// the setting. The domain may be within `<domstatus>`, as libvirt has those that run below `/run/libvirt/qemu`.
+///
+/// # Errors
+/// This is no domain of libvirt's, or asks for what cannot be had.
+pub fn libvirt_settings(source: &Source) -> Result<DomainSettings, Diagnostic> {
+    let document = document(source)?;
+    let root = document.root_element();
+    let inner = root.has_tag_name("domstatus").then(|| child(root, "domain")).flatten();
+    settings(source, inner.unwrap_or(root))
+}
+
+fn settings(source: &Source, domain: Node<'_, '_>) -> Result<DomainSettings, Diagnostic> {
+    let mut asked = DomainSettings::default();
+    let metadata = child(domain, "metadata");
+    let own = |node: &Node| node.has_tag_name((SETTINGS, "settings"));
+    let Some(element) = metadata.and_then(|metadata| metadata.children().find(own)) else {
+        return Ok(asked);
+    };
+    for attribute in element.attributes() {
+        let set = asked.set(attribute.name(), attribute.value());
+        set.map_err(|why| source.error(attribute.range(), why))?;
+    }
+    asked.check().map_err(|why| source.error(element.range(), why))?;
+    Ok(asked)
+}
+
+fn document(source: &Source) -> Result<Document<'_>, Diagnostic> {
     check_size(source)?;
     let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(&source.text, options).map_err(|error| {
+    Document::parse_with_options(&source.text, options).map_err(|error| {
         let at = error.pos();
         let line_start: usize =
             source.text.split_inclusive('\n').take(at.row as usize - 1).map(str::len).sum();
@@ -79,7 +109,12 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
             source.text[line_start..].chars().take(at.col as usize - 1).map(char::len_utf8).sum();
         let start = line_start + before;
         source.error(start..start + 1, format!("this is no XML: {error}"))
-    })?;
+    })
+}
+
+/// Reads one domain.
+pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
+    let document = document(source)?;
     let root = document.root_element();
     if !root.has_tag_name("domain") {
         let name = root.tag_name().name();
@@ -107,6 +142,7 @@ pub(crate) fn parse(source: &Source) -> Result<VirtualMachine, Diagnostic> {
         pin: vec![all_pinned; vcpus as usize],
         notes,
         left_out: left_out(root),
+        asked: settings(source, root)?,
         ..VirtualMachine::new(name_told, vcpus as u32)
     };
     if machine.name.is_empty() {

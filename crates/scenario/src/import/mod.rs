@@ -6,7 +6,7 @@
 //! [`scenario`].
 
 mod host;
-mod libvirt;
+pub(crate) mod libvirt;
 mod perf;
 mod perfetto;
 mod pins;
@@ -38,6 +38,7 @@ use crate::import::pins::Pins;
 use crate::known::KnownXen;
 use crate::load::Recordings;
 use crate::recording::{Recording, Snapshots};
+use crate::settings::DomainSettings;
 
 pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
      `perf script` text, plain or zstd, xentrace's files, Perfetto's traces and those for it), libvirt domain XML (.xml), Xen's xl.cfg (.cfg), what \
@@ -503,6 +504,8 @@ pub(crate) struct VirtualMachine {
     cap_percent: u32,
     /// Whether each vCPU has the weight for itself.
     ungrouped: bool,
+    /// What else an administrator asks for, before what stands above.
+    asked: DomainSettings,
     /// By number of the vCPU; none: all pCPUs.
     pin: Vec<Option<Pins>>,
     pin_soft: Vec<Option<Pins>>,
@@ -582,6 +585,7 @@ impl VirtualMachine {
             weight: 256,
             cap_percent: 0,
             ungrouped: false,
+            asked: DomainSettings::default(),
             pin: vec![],
             pin_soft: vec![],
             notes: vec![],
@@ -592,19 +596,21 @@ impl VirtualMachine {
     fn write(&self, host: &LeastHost, text: &mut String) {
         let _ =
             writeln!(text, "\n[[domain]]\nname = {}\nvcpus = {}", quoted(&self.name), self.vcpus);
-        for what in &self.left_out {
+        let (asked, not_taken) = self.asked.in_scenario();
+        for what in self.left_out.iter().chain(&not_taken) {
             let _ = writeln!(text, "# Left out: {}.", comment(what));
         }
         for note in &self.notes {
             let _ = writeln!(text, "# {}", comment(note));
         }
-        if self.weight != 256 {
+        text.push_str(&asked);
+        if self.weight != 256 && !self.asked.has("weight") {
             let _ = writeln!(text, "weight = {}", self.weight);
         }
-        if self.ungrouped {
+        if self.ungrouped && !self.asked.has("ungrouped") {
             text.push_str("ungrouped = true\n");
         }
-        if self.cap_percent != 0 {
+        if self.cap_percent != 0 && !self.asked.has("cap_percent") {
             let _ = writeln!(text, "cap_percent = {}", self.cap_percent);
         }
         for (key, pins) in [("pin", &self.pin), ("pin_soft", &self.pin_soft)] {

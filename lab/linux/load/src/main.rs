@@ -208,8 +208,9 @@ fn start_domain(domain: &Domain, plan: &Plan) -> Result<Child, Box<dyn Error>> {
         domain.weight,
         domain.cap_percent,
     )?;
+    let are = domain.vcpus_are.unwrap_or(plan.vcpus_are);
     let mut process = Command::new(std::env::current_exe()?)
-        .args(["vm", &serde_json::to_string(domain)?, &serde_json::to_string(&plan.vcpus_are)?])
+        .args(["vm", &serde_json::to_string(domain)?, &serde_json::to_string(&are)?])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -68,8 +68,8 @@ pub enum VcpusAre {
     /// vCPUs of KVM that run a guest.
     #[default]
     Kvm,
-    /// Threads with the name of a vCPU that compute by themselves: for a machine without KVM, and
-    /// only under the kernel's own scheduler, since Steelyard's does not take them for vCPUs.
+    /// Threads with the name of a vCPU that compute by themselves: for a machine without KVM under
+    /// the kernel's own scheduler; Steelyard's takes them for what else runs on a host.
     Threads,
 }
 
@@ -99,6 +99,12 @@ pub struct Domain {
     /// The control group that its own is in; empty: the host's.
     #[serde(default)]
     pub within: String,
+    /// What its vCPUs are, if not what all are.
+    #[serde(default)]
+    pub vcpus_are: Option<VcpusAre>,
+    /// Of its threads.
+    #[serde(default)]
+    pub niceness: i32,
     /// CPU time between sleeps; 0: it never sleeps.
     #[serde(default)]
     pub compute_ns: u64,

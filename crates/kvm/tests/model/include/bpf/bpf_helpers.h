@@ -8,6 +8,7 @@
 struct bpf_timer;
 struct task_struct;
 struct timer;
+struct thread;
 
 #define SEC(name)
 #undef __always_inline
@@ -26,15 +27,19 @@ struct timer;
 
 static inline u64 bpf_ktime_get_ns(void);
 static inline struct task_struct *bpf_get_current_task_btf(void);
-static inline u32 *model_storage(struct task_struct *p, u64 flags);
-static inline struct timer *model_timer(void *map, u32 key);
+static inline struct thread *model_storage(struct task_struct *p, u64 flags);
+static inline void *model_lookup(void *map, const void *key);
+static inline int model_update(void *map, const void *key, const void *value);
+static inline void model_delete(void *map, const void *key);
 static inline void model_set_callback(struct bpf_timer *timer, int (*callback)(void *, u32 *, struct timer *));
 static inline int bpf_timer_start(struct bpf_timer *timer, u64 after_ns, u64 flags);
 static inline void bpf_probe_read_kernel(void *to, u32 size, const void *from);
 static inline void bpf_probe_read_kernel_str(void *to, u32 size, const void *from);
 
 #define bpf_task_storage_get(map, p, value, flags) model_storage(p, flags)
-#define bpf_map_lookup_elem(map, key) model_timer(map, *(key))
+#define bpf_map_lookup_elem(map, key) model_lookup(map, key)
+#define bpf_map_update_elem(map, key, value, flags) model_update(map, key, value)
+#define bpf_map_delete_elem(map, key) model_delete(map, key)
 #define bpf_timer_init(timer, map, clock) ((void)(timer))
 #define bpf_timer_set_callback(timer, callback) model_set_callback(timer, callback)
 

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What an administrator asks for domains beside what their control groups say: by `steelyard kvm set`, which keeps it
+//! in a file, and in the metadata of libvirt's domains. Files are read again when they have changed.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io::{self, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use steelyard_boundary::input::Input;
+use steelyard_boundary::text::told;
+use steelyard_policy::ffi::Settings;
+use steelyard_scenario::{
+    DomainSettings, SettingsOfDomains, Source, libvirt_settings, parse_settings,
+};
+
+/// Where `steelyard kvm set` keeps what it is told, unless it is told where.
+pub const SETTINGS: &str = "/etc/steelyard/kvm.toml";
+/// Where libvirt keeps the description of each domain that runs.
+const LIBVIRT: &str = "/run/libvirt/qemu";
+
+/// What is asked now.
+pub struct Wanted {
+    file: PathBuf,
+    set: Watched<SettingsOfDomains>,
+    /// Where libvirt's are.
+    descriptions: PathBuf,
+    /// By the names of domains.
+    described: HashMap<String, Watched<DomainSettings>>,
+}
+
+impl Wanted {
+    /// Nothing has been read yet.
+    pub fn new(file: PathBuf) -> Wanted {
+        let descriptions = LIBVIRT.into();
+        Wanted { file, set: Watched::default(), descriptions, described: HashMap::new() }
+    }
+
+    /// Reads what has changed; these are the domains. What could not be read is told, once, and what held before goes
+    /// on.
+    pub fn look(&mut self, domains: &[String], complain: &dyn Fn(&str)) {
+        self.set.look(&self.file, parse_settings, complain);
+        self.described.retain(|name, _| domains.contains(name));
+        // libvirt's names have no slash.
+        for name in domains.iter().filter(|name| !name.contains('/')) {
+            let described = self.described.entry(name.clone()).or_default();
+            let file = self.descriptions.join(format!("{name}.xml"));
+            described.look(&file, libvirt_settings, complain);
+        }
+    }
+
+    /// What is asked for a domain of which `others` says what holds else: the metadata go before that, and what was set
+    /// before the metadata.
+    pub fn over(&self, domain: &str, others: Settings) -> Settings {
+        let described = self.described.get(domain).map(|it| &it.value);
+        let set = self.set.value.get(domain);
+        described.into_iter().chain(set).fold(others, |others, asked| asked.over(others))
+    }
+}
+
+/// What one file says.
+#[derive(Default)]
+struct Watched<T> {
+    /// When it was looked at; none: it was not there.
+    stamp: Option<Stamp>,
+    value: T,
+}
+
+/// By which one sees that a file has changed.
+type Stamp = (u64, u64, u64, i64, i64);
+
+fn stamp(file: &Metadata) -> Stamp {
+    (file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec())
+}
+
+impl<T: Default> Watched<T> {
+    fn look(
+        &mut self,
+        path: &Path,
+        parse: impl Fn(&Source) -> Result<T, steelyard_scenario::Diagnostic>,
+        complain: &dyn Fn(&str),
+    ) {
+        let found = match path.metadata() {
+            Ok(file) => Some(stamp(&file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // The directory cannot be looked into.
+            Err(_) => return,
+        };
+        if found == self.stamp {
+            return;
+        }
+        self.stamp = found;
+        if found.is_none() {
+            self.value = T::default();
+            return;
+        }
+        let text = trusted(path).map_err(|why| format!("{}: {why}", told(path)));
+        match text.and_then(|text| parse(&text).map_err(|fault| fault.to_string())) {
+            Ok(value) => self.value = value,
+            Err(why) => complain(&format!("{why}\n  what was asked before that goes on")),
+        }
+    }
+}
+
+/// The text of a file that nobody but this user and root can write.
+fn trusted(path: &Path) -> Result<Source, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let about = file.metadata().map_err(|error| error.to_string())?;
+    // SAFETY: it asks for nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    if ![0, own].contains(&about.uid()) || about.mode() & 0o022 != 0 {
+        return Err("others may write it: `chown root` and `chmod go-w` mend that".to_owned());
+    }
+    let text = Input::new(BufReader::new(file)).text().map_err(|error| error.to_string())?;
+    let text = String::from_utf8(text).map_err(|error| error.to_string())?;
+    Ok(Source::new(path.display().to_string(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    struct Host {
+        directory: tempfile::TempDir,
+        wanted: Wanted,
+        said: RefCell<Vec<String>>,
+    }
+
+    impl Host {
+        fn new() -> Host {
+            let directory = tempfile::tempdir().unwrap();
+            let wanted = Wanted {
+                descriptions: directory.path().to_owned(),
+                ..Wanted::new(directory.path().join("kvm.toml"))
+            };
+            Host { directory, wanted, said: RefCell::default() }
+        }
+
+        /// As who replaces a file does it.
+        fn write(&self, name: &str, text: &str) {
+            let path = self.directory.path().join(name);
+            fs::write(path.with_extension("new"), text).unwrap();
+            fs::set_permissions(path.with_extension("new"), Permissions::from_mode(0o644)).unwrap();
+            fs::rename(path.with_extension("new"), path).unwrap();
+        }
+
+        /// What is asked for `web` then, its weight and its cap.
+        fn asked(&mut self) -> (u64, u64) {
+            let said = &self.said;
+            let complain = |words: &str| said.borrow_mut().push(words.to_owned());
+            self.wanted.look(&["web".to_owned(), "../web".to_owned()], &complain);
+            let asked = self.wanted.over("web", Settings { weight: 100, ..Settings::usual() });
+            (asked.weight, asked.cap_percent)
+        }
+    }
+
+    #[test]
+    fn what_was_set_goes_before_metadata_and_these_before_control_groups() {
+        let mut host = Host::new();
+        assert_eq!(host.asked(), (100, 0));
+        let description = |attributes: &str| {
+            format!(
+                "<domstatus state='running'><domain><name>web</name><metadata>\
+                 <s:settings xmlns:s='urn:steelyard:settings' {attributes}/>\
+                 </metadata></domain></domstatus>"
+            )
+        };
+        host.write("web.xml", &description("weight='300' cap_percent='50'"));
+        assert_eq!(host.asked(), (300, 50));
+        host.write("kvm.toml", "[domain.web]\nweight = 512\n[domain.other]\ncap_percent = 70");
+        assert_eq!(host.asked(), (512, 50));
+        host.write("web.xml", &description(""));
+        assert_eq!(host.asked(), (512, 0));
+        fs::remove_file(host.directory.path().join("kvm.toml")).unwrap();
+        assert_eq!(host.asked(), (100, 0));
+        assert!(host.said.borrow().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_told_once_and_changes_nothing() {
+        let mut host = Host::new();
+        host.write("kvm.toml", "[domain.web]\nweight = 512");
+        assert_eq!(host.asked(), (512, 0));
+        host.write("kvm.toml", "[domain.web]\nweight = 70000");
+        assert_eq!((host.asked(), host.asked()), ((512, 0), (512, 0)));
+        host.write("web.xml", "<domain>");
+        assert_eq!(host.asked(), (512, 0));
+        host.write("kvm.toml", "[domain.web]\nweight = 7");
+        let path = host.directory.path().join("kvm.toml");
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(host.asked(), (512, 0));
+        {
+            let said = host.said.borrow();
+            let words = ["out of range: 1 to 65535", "no XML", "others may write it"];
+            assert_eq!(said.len(), words.len(), "{said:?}");
+            for (said, words) in said.iter().zip(words) {
+                assert!(said.contains(words), "{said}");
+            }
+        }
+        // Its owner mends it.
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(host.asked(), (7, 0));
+    }
+}

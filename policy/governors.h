@@ -9,8 +9,9 @@
  * of the host, the queue, the pCPU, the domain and the vCPU.
  *
  * Its state is in words of its own, zeroed before init: of the host, of each domain, vCPU and queue, as many as its
- * line says, from NAME_HOST_AT, NAME_DOMAIN_AT, NAME_VCPU_AT, NAME_QUEUE_AT on in `governor` of the struct. In the
- * walks over those who wait it has the vCPU's alone: what it needs of the domain there it copies.
+ * line says, from BIT_HOST_AT, BIT_DOMAIN_AT, BIT_VCPU_AT, BIT_QUEUE_AT on in `governor` of the struct (BIT: the first
+ * word of its line). In the walks over those who wait it has the vCPU's alone: what it needs of the domain there it
+ * copies.
  *
  * Hooks of calls, after which the discipline is asked unless they say otherwise. What they return is added to the
  * call's answer, within SY_ANSWERS:
@@ -41,7 +42,8 @@
  *	u64 NAME_weight(p, g, d, weight)	the weight instead of this one, which is at most 2^36
  *	void NAME_slice(p, d)			may shorten d->slice_ns and set d->tick_ns
  *	NAME_has_first alone			it sets v->first, of one that is about to be queued (wake) or waits (then
- *						with SY_REKEY): at the next choice of its queue that one is taken
+ *						with SY_REKEY): at the next choice of its queue that one is taken;
+ *						whom it interrupts till then, its discipline says as ever
  *	u64 NAME_room_ns(p, d, v)		how much more boost the vCPU may save, at an accounting
  *	void NAME_save(p, d, v, unused_ns, account_ns)	after that, if there is room: what it left unused
  *

@@ -13,15 +13,18 @@
  *  3. Hosts keep queues, policies give keys. The lower key runs first; equal
  *     keys are first come, first served.
  *  4. Constant time per decision.
- *  5. State is plain structs that the host owns and zeroes before init.
- *     Arithmetic is defined for every input: weights are clamped to
- *     1..65535, a division by zero cannot happen, sums saturate or wrap as
- *     unsigned.
+ *  5. State is plain structs that the host owns and zeroes before init. What is
+ *     words there is a struct to whom they are for, so compilers must be told
+ *     -fno-strict-aliasing. Arithmetic is defined for every input: weights are
+ *     clamped to 1..65535, a division by zero cannot happen, sums saturate or
+ *     wrap as unsigned.
  *  6. The choice between policies is a switch over a constant.
  *
- * Locking is the host's: a call may touch every object that it is given, and
- * nothing else. A host with locks holds that of the queue during each call
- * that takes one, and that of the accounting during the accounting calls.
+ * To a policy, and in this file, the engine is part of the host: it makes all
+ * calls.
+ *
+ * Locking is the engine's (engine/host.h): a call may touch every object that
+ * it is given, and nothing else.
  *
  * The host provides u8, u16, u32, u64, s32, s64 and bool before including
  * this file. All times are ns on one monotonic clock that starts above zero.

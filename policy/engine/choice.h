@@ -116,7 +116,7 @@ ENGINE_FN u32 engine_steal_averse(struct engine *e, u32 pcpu, struct engine_sear
 	return SY_NONE;
 }
 
-/* The same of the queues from `from` on and before `end`. */
+/* Who comes from one of the queues from `from` on and before `end`, as by engine_steal_from(). */
 ENGINE_FN u32 engine_steal_within(struct engine *e, u32 from, u32 end, u32 pcpu, u32 chosen,
 				  struct engine_search *search, u64 now)
 {
@@ -249,8 +249,8 @@ ENGINE_FN bool engine_move_on(struct engine *e, u32 vcpu, u64 now)
 }
 
 /*
- * A vCPU that has stopped can be taken by any pCPU from now on; nobody has asked for what it does. Whether it
- * has left its queue.
+ * What had to be left until a vCPU that has stopped could be taken by any pCPU, and now can be done: it moves, comes into
+ * its queue, or somebody is interrupted for it. Whether it has left its queue.
  */
 ENGINE_CALL bool engine_settle(ENGINE, u32 vcpu, u64 now)
 {
@@ -307,7 +307,7 @@ ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 		return;
 	if (engine_settle(e, vcpu, now))
 		return;
-	/* Nobody is on the way to it where it was to go, and it may run here, where was chosen without it. */
+	/* Where it was to go nobody is on the way to it, and this pCPU, which may take it, has chosen without it. */
 	if (move_to != SY_NONE && v->queued &&
 	    engine_may_use(e, vcpu, pcpu) && !engine_is_claimed(host_pcpu(e, v->state.pcpu)))
 		engine_interrupt(e, pcpu);

@@ -17,7 +17,8 @@
  *
  * Rules, beside those of the core (vocabulary.h): no recursion, and each loop is over the pCPUs or
  * queues of the host, over a walk of the host's, or over bits of a word. Under a queue's lock no walk is over all
- * vCPUs or domains of the host; a spinning vCPU's siblings and the queues that a balance or a steal looks at are.
+ * vCPUs or domains of the host; a spinning vCPU's siblings are walked, and who waits in or belongs to the queues that a
+ * balance, a steal or a survey looks at.
  */
 #ifndef STEELYARD_ENGINE_H
 #define STEELYARD_ENGINE_H

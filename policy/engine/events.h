@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What happens on a host, as it is told: vCPUs wake, block, spin; timers and ticks pass;
- * accountings and samples are due; domains and vCPUs begin and end. Who is told of a vCPU or a pCPU is given
- * the lock of its queue, of a domain or the host none (host.h).
+ * accountings and samples are due; domains and vCPUs begin and end. Who tells of a vCPU or a pCPU holds the lock of
+ * its queue; who tells of a domain or of the host holds none (host.h).
  */
 #ifndef STEELYARD_ENGINE_EVENTS_H
 #define STEELYARD_ENGINE_EVENTS_H

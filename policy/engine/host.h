@@ -47,7 +47,7 @@ HOST_FN struct engine_pcpu *host_pcpu(struct engine *e, u32 pcpu);
 HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place); /* lowest key first */
 HOST_FN u32 host_next_member(struct engine *e, u32 queue,
 			     u32 *place); /* who belongs to the queue */
-/* Where vCPUs may begin and end meanwhile, it may give one that has ended, of which not even the domain is sure. */
+/* Where vCPUs may begin and end meanwhile, it may give one that has ended, or begun anew in another domain. */
 HOST_FN u32 host_next_vcpu(struct engine *e, u32 domain, u32 *place);
 HOST_FN u32 host_next_accounted(struct engine *e,
 				u32 *place); /* every domain, see host_account_first() */
@@ -150,7 +150,7 @@ HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu)
 /* After its equals, by v->key. */
 HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu);
 HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu);
-/* Every v->key of those that wait may be another; equals stay as they stand. */
+/* Any v->key of those that wait may have changed; equals stay as they stand. */
 HOST_FN void host_sort(struct engine *e, u32 queue);
 /* It belongs to `to` from now on; SY_NONE: before its beginning, after its end. */
 HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to);

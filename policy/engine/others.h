@@ -13,7 +13,8 @@
  * wakes always runs at once.
  *
  * Who has such tasks keeps these structs and the lines, and calls this beside the engine, which knows no more of them
- * than engine_occupy(). Nothing here needs a lock but what keeps two pCPUs from the same struct: a line's time is a hint.
+ * than engine_occupy(). Nothing here takes a lock: a pCPU's turns and a task are changed by one pCPU at a time, and a
+ * line's time, which several change, is a hint.
  */
 #ifndef STEELYARD_ENGINE_OTHERS_H
 #define STEELYARD_ENGINE_OTHERS_H

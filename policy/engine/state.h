@@ -53,7 +53,7 @@ struct engine_pcpu {
 	u64 charged_ns; /* up to when the vCPU that runs here was charged */
 	u64 tick_ns; /* between ticks, of the tick that comes */
 	u64 turn_end_ns; /* of who runs here, if nothing makes it choose before */
-	u64 turn_left_ns; /* of who was interrupted here, see paused; else SY_FOREVER, or of nobody */
+	u64 turn_left_ns; /* what `paused` has left of its turn; of no meaning while nobody runs or is paused, else SY_FOREVER */
 	u32 current; /* vCPU that runs here, or SY_NONE */
 	u32 queue;
 	u32 paused; /* vCPU that ran here until something else came, or SY_NONE */

@@ -26,7 +26,8 @@
  *	   of this queue (at most one per pCPU), then sy_reset().
  *	5. who ran and was not chosen is queued by its sy_key(), after its equals;
  *	   an idle pCPU of the same queue then looks at the queue.
- *	6. c->busy and c->started_ns set, sy_start() if the chosen one is not who ran.
+ *	6. c->busy and, if another than before was chosen, c->started_ns set; sy_start()
+ *	   if the chosen one is not who ran.
  *	7. sy_slice(), with the same now as 6: choose again when that much time has
  *	   passed.
  * Whom a governor puts first (v->first) has key 0 and is taken; who was summoned then runs for a moment.

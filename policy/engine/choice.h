@@ -347,7 +347,9 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	u32 requests;
 
 	c->state.busy = 1;
-	c->state.started_ns = now;
+	/* Who goes on where something else came between has not started anew, or a rate limit would never end. */
+	if (vcpu != c->paused)
+		c->state.started_ns = now;
 	c->charged_ns = now;
 	requests = ENGINE_WITH_DOMAIN(e, v->domain,
 				      sy_start(host_policy(e), engine_queue_of(e, v), &c->state,

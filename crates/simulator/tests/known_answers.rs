@@ -669,3 +669,25 @@ fn who_wakes_for_little_waits_for_nobody() {
     assert_eq!(waits(&setup, "credit2"), 0);
     assert_eq!(waits(&setup, "fair"), 0);
 }
+
+/// A thread of the kernel that interrupts more often than a rate limit ends does not make who runs safe for ever.
+#[test]
+fn who_is_interrupted_all_the_time_lets_others_run() {
+    let naps =
+        Busy { compute: Nanoseconds(20_000), sleep: Nanoseconds(800_000), ..Busy::default() };
+    let mut napper = Domain::new("napper", 1).with_task(1, naps);
+    napper.host_tasks = Some(HostTasks { priority: 120, kernel: true });
+    let setup = Setup {
+        host: Host { costs: no_costs(), ..Host::with_pcpus(1) },
+        domains: vec![busy_domain("a", 100), busy_domain("b", 300), napper],
+    };
+    for policy in ["credit@xen-3.3", "credit", "credit2", "fair+app-slice", "sedf"] {
+        let mut simulation = Simulation::new(&setup, &Policy::named(policy).unwrap(), 1).unwrap();
+        simulation.run_until(10 * S);
+        let run = simulation.measure();
+        for (domain, entitled) in [(0, 24.4), (1, 73.2)] {
+            let found = share(&run, domain);
+            assert!(found > entitled / 2.0, "{policy}, domain {domain}: {found} of {entitled} %");
+        }
+    }
+}

@@ -327,16 +327,28 @@ ENGINE_FN u64 engine_tick_ns(struct engine *e, u32 vcpu)
  * pCPUs tick in turn, not all at once, and none when accounting and slices that are multiples of a
  * tick end: who pays for a tick would hang on the order at that instant.
  */
+ENGINE_FN void engine_next_tick(struct engine *e, u32 pcpu, u64 now)
+{
+	u64 tick_ns = host_pcpu(e, pcpu)->tick_ns,
+	    phase_ns = tick_ns * (2 * (u64)pcpu + 1) / (2 * (u64)e->pcpus);
+
+	host_tick(e, pcpu, now + tick_ns - (now - e->began_ns + tick_ns - phase_ns) % tick_ns);
+}
+
+/* Who begins has the tick that found something else than a vCPU there, and those to come. */
 ENGINE_FN void engine_start_tick(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
-	u64 tick_ns = engine_tick_ns(e, vcpu), phase_ns;
+	u64 tick_ns = engine_tick_ns(e, vcpu);
 
 	if (!tick_ns || (host_ticks(e, pcpu) && c->tick_ns == tick_ns))
 		return;
 	c->tick_ns = tick_ns;
-	phase_ns = tick_ns * (2 * (u64)pcpu + 1) / (2 * (u64)e->pcpus);
-	host_tick(e, pcpu, now + tick_ns - (now - e->began_ns + tick_ns - phase_ns) % tick_ns);
+	if (c->tick_missed)
+		host_tick(e, pcpu, now);
+	else
+		engine_next_tick(e, pcpu, now);
+	c->tick_missed = 0;
 }
 
 /* The chosen one starts. */

@@ -426,20 +426,22 @@ ENGINE_FN void engine_round_visits(struct engine_round *round, u32 domain)
 	round->visited = 0;
 }
 
-/* The tick of this pCPU. It ends while nobody runs there. */
+/* The tick of this pCPU. It ends while no vCPU runs there. */
 ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	u32 vcpu = c->current, requests;
 	struct engine_vcpu *v;
 
-	if (vcpu == SY_NONE)
+	if (vcpu == SY_NONE) {
+		c->tick_missed = c->occupied;
 		return;
+	}
 	v = host_vcpu(e, vcpu);
 	c->tick_ns = engine_tick_ns(e, vcpu);
 	/* Ticks may be switched off while the host runs. */
 	if (c->tick_ns)
-		host_tick(e, pcpu, now + c->tick_ns);
+		engine_next_tick(e, pcpu, now);
 	engine_charge(e, pcpu, now);
 	requests = ENGINE_WITH_BOTH(e, v->domain,
 				    sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,

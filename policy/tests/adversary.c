@@ -282,7 +282,7 @@ HOST_FN void host_domain_timer(struct engine *e, u32 domain)
 
 HOST_FN void host_tick(struct engine *e, u32 pcpu, u64 at_ns)
 {
-	check(extreme || at_ns > now, "the next tick of pCPU %u is not to come", pcpu);
+	check(extreme || at_ns >= now, "the next tick of pCPU %u is past", pcpu);
 	tick_due_ns[pcpu] = at_ns;
 }
 

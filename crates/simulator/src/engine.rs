@@ -97,6 +97,7 @@ pub(crate) struct Pcpu {
     pub interrupted: bool,
     pub occupied: bool,
     online: bool,
+    tick_missed: bool,
 }
 
 /// `ENGINE_OTHER_SLICE_NS`
@@ -236,7 +237,8 @@ twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "eng
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",
     tick_ns = "engine.tick_ns", turn_end_ns = "engine.turn_end_ns", turn_left_ns = "engine.turn_left_ns",
     current = "engine.current", queue = "engine.queue", paused = "engine.paused",
-    interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online");
+    interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online",
+    tick_missed = "engine.tick_missed");
 twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",
     began_ns = "engine.began_ns", pcpus = "engine.pcpus", level_pcpus = "engine.level_pcpus", queues = "engine.queues",
     online = "engine.online", rotor = "engine.rotor", policy, simulation, tables);

@@ -55,6 +55,7 @@ void facts(void)
 	FIELD(simulated_pcpu, engine.interrupted);
 	FIELD(simulated_pcpu, engine.occupied);
 	FIELD(simulated_pcpu, engine.online);
+	FIELD(simulated_pcpu, engine.tick_missed);
 
 	SIZE(simulated_host);
 	FIELD(simulated_host, engine.accounting);

@@ -8,7 +8,7 @@ use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{Costs, Domain, Host, HostTasks, Io, Others, Reservation, Setup};
 use steelyard_simulator::measure::Run;
-use steelyard_simulator::units::Nanoseconds;
+use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
     Boot, Busy, Client, Disk, Ping, Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
 };
@@ -690,4 +690,32 @@ fn who_is_interrupted_all_the_time_lets_others_run() {
             assert!(found > entitled / 2.0, "{policy}, domain {domain}: {found} of {entitled} %");
         }
     }
+}
+
+/// A tick that finds a task of the host is made up for: credit's BOOST, which ends at a tick, does not last.
+#[test]
+fn ticks_that_find_something_else_are_made_up_for() {
+    let on_the_first =
+        |domain: Domain| Domain { pin: vec![[0].into_iter().collect::<CpuSet>()], ..domain };
+    // It wakes boosted after each sleep, having far less than its part of ten pCPUs.
+    let naps = Busy { compute: Nanoseconds(S), sleep: Nanoseconds(1_000_000), ..Busy::default() };
+    // At each tick of the first pCPU, every 10 ms from 0.5 ms on.
+    let ticking =
+        Busy { compute: Nanoseconds(1_000_000), sleep: Nanoseconds(9_000_000), ..Busy::default() };
+    let mut host = Domain::new("host", 1).with_task(1, ticking);
+    host.host_tasks = Some(HostTasks { priority: 120, kernel: true });
+    let setup = Setup {
+        host: Host::with_pcpus(10),
+        domains: vec![
+            on_the_first(Domain::new("naps", 1).with_task(1, naps)),
+            on_the_first(busy_domain("busy", 512)),
+            on_the_first(host),
+        ],
+    };
+    let mut simulation = Simulation::new(&setup, &Policy::named("credit").unwrap(), 1).unwrap();
+    simulation.run_until(10 * S);
+    let run = simulation.measure();
+    let worst_ns = run.domains[1].time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns);
+    // A slice is 30 ms; a boost ends at the next tick.
+    assert!(worst_ns < 60_000_000, "{worst_ns}");
 }

@@ -25,7 +25,7 @@ pub use change_text::change_table;
 pub use csv::write_csv;
 pub use files::{COMPARISON_FILES, REPRODUCTION_FILES, write_all, write_reproduction};
 pub use format::{number, time, with_unit};
-pub use html::{Page, write_html};
+pub use html::{Page, chart, write_html};
 pub use overview::overview;
 pub use perfetto::write_perfetto;
 pub use replay_error::{DomainError, ReplayError, Replayed, factor};

@@ -218,6 +218,17 @@ fn a_recording_stands_beside_the_policies() {
     }
 }
 
+/// One that can be sent by mail: the page of the shipped recording, every policy in it, at most 1.5 MB.
+#[test]
+fn the_page_of_a_recording_is_small() {
+    let directory = directory();
+    let recording = repository().join("recordings/four-vms.perf.txt.zst");
+    let compare = ["compare", "--seeds", "1", "--out", "report"];
+    succeeded(steelyard(&directory).args(compare).arg(recording).output().unwrap());
+    let length = fs::metadata(directory.path().join("report/report.html")).unwrap().len();
+    assert!(length <= 1_500_000, "{length} bytes");
+}
+
 #[test]
 fn a_comparison_fits_on_a_screen() {
     let directory = directory();

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use maud::{Markup, html};
 use serde::Serialize;
-use steelyard_report::{Page, number, spread, time, with_unit};
+use steelyard_report::{Page, chart, number, spread, time, with_unit};
 
 use crate::judge::{Outcome, Proposal, Wanted};
 use crate::search;
@@ -107,15 +107,6 @@ fn charts(outcome: &Outcome) -> Charts<'_> {
         dimensions: &outcome.dimensions,
         rows: rows.collect(),
         changes: changes.map(|it| (it.name.as_str(), lost(it.without.lost))).collect(),
-    }
-}
-
-fn chart(id: &str, title: &str, caption: &str) -> Markup {
-    html! {
-        figure {
-            figcaption { h3 { (title) } p { (caption) } }
-            div .chart id=(id) role="img" aria-label=(title) {}
-        }
     }
 }
 

@@ -1,106 +1,95 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Draws what a search has tried with plotly.js.
+// Draws what a search has tried.
 "use strict";
 (() => {
   const { goals, dimensions, rows, changes } = data;
-  const disciplines = [...new Set(rows.map((row) => row.policy.split(/[@+]/)[0]))];
+  const discipline = (row) => row.policy.split(/[@+]/)[0];
+  const disciplines = [...new Set(rows.map(discipline))];
   const unit = (goal) => (goal.unit ? `, ${goal.unit}` : "");
-  const axis = (goal) => {
-    const values = rows.map((row) => row.goals[goals.indexOf(goal)]);
-    const wide = values.every((value) => value === null || value > 0);
-    return {
-      title: { text: escape(goal.text + unit(goal)) },
-      type: wide ? "log" : "linear",
-      ...(wide ? { tickformat: "~g" } : {}),
-    };
-  };
+  const axis = (title, values) =>
+    ({ title, log: values.every((value) => value === null || value > 0) });
+  const axis_of = (goal) => axis(goal.text + unit(goal), rows.map((row) => row.goals[goals.indexOf(goal)]));
+  const known = (value) => value !== null && value !== undefined;
+  const shown = (value) => (known(value) ? (typeof value === "number" ? plain(value) : value) : "–");
+  const holds = (row) => (row.keeps ? "yes" : "no");
 
-  // One trace for each discipline: what keeps all is filled.
-  const points = (x, y, shown) =>
-    disciplines.map((name, number) => {
-      const own = rows.map((_, index) => index).filter((index) =>
-        shown(index) && rows[index].policy.split(/[@+]/)[0] === name);
-      return {
-        type: "scatter",
-        mode: "markers",
-        name: escape(name),
-        x: own.map(x),
-        y: own.map(y),
-        text: own.map((index) => `setting ${index}: ${escape(rows[index].policy)}`),
-        marker: {
-          color: colour(number),
-          size: 8,
-          symbol: own.map((index) => {
-            const symbol = SYMBOLS[number % SYMBOLS.length];
-            return rows[index].keeps ? symbol : `${symbol}-open`;
-          }),
-          line: { width: 1, color: colour(number) },
-        },
-        hovertemplate: "%{text}<br>%{x:.4~g}, %{y:.4~g}<extra></extra>",
-      };
-    });
-  const alone = (name, x, y, more) => ({
-    type: "scatter", name, x, y, hovertemplate: `${name}: %{x:.4~g}, %{y:.4~g}<extra></extra>`, ...more,
-  });
+  // A point for each setting of which both are known: what keeps all is filled.
+  const points = (x, y) =>
+    rows.map((row, index) => ({ row, index })).filter(({ index }) => known(x(index)) && known(y(index)))
+      .map(({ row, index }) => {
+        const number = disciplines.indexOf(discipline(row));
+        return {
+          x: x(index), y: y(index), symbol: symbol(number), color: colour(number), open: !row.keeps,
+          says: `setting ${index}, ${row.policy}: ${shown(x(index))}, ${shown(y(index))}`,
+        };
+      });
+  const legend = disciplines.map((name, number) =>
+    ({ name, symbol: symbol(number), color: colour(number) }));
 
   function tried(element) {
     const one = goals.length < 2;
     const x = one ? (index) => index : (index) => rows[index].goals[0];
-    const y = one ? (index) => rows[index].goals[0] : (index) => rows[index].goals[1];
+    const y = (index) => rows[index].goals[one ? 0 : 1];
     const front = rows.map((_, index) => index).filter((index) => rows[index].front)
       .sort((a, b) => x(a) - x(b));
-    draw(element, [
-      ...points(x, y, () => true),
-      alone("front", front.map(x), front.map(y), {
-        mode: one ? "markers" : "lines",
-        marker: { symbol: "star-open", size: 16, color: variable("--text") },
-        line: { color: variable("--text"), width: 1.5, shape: goals[0].maximise ? "vh" : "hv" },
-      }),
-      alone("as it is", [x(0)], [y(0)], {
-        mode: "markers", marker: { symbol: "x-thin-open", size: 14, color: variable("--text"), line: { width: 3 } },
-      }),
-    ], {
-      height: 460,
-      showlegend: true,
-      xaxis: one ? { title: { text: "setting" } } : axis(goals[0]),
-      yaxis: axis(one ? goals[0] : goals[1]),
+    const best = one
+      ? front.map((index) => ({ x: x(index), y: y(index), symbol: "star", size: 1.6, says: `best: setting ${index}` }))
+      : [{ points: front.map((index) => [x(index), y(index)]), step: goals[0].maximise ? "early" : "late" }];
+    const now = { x: x(0), y: y(0), symbol: "cross", size: 1.5, says: "as it is" };
+    draw(element, {
+      panels: [{
+        height: 460,
+        x: one ? { title: "setting", zero: true } : axis_of(goals[0]),
+        y: axis_of(goals[one ? 0 : 1]),
+        marks: [...best.filter((mark) => mark.points), ...points(x, y), ...best.filter((mark) => !mark.points),
+          ...(known(now.x) && known(now.y) ? [now] : [])],
+      }],
+      legend: [...legend, one ? { name: "front", symbol: "star" } : { name: "front", line: true },
+        { name: "as it is", symbol: "cross" }],
+      table: {
+        head: ["Setting", "Policy", ...goals.map((goal) => goal.text + unit(goal)), "Keeps all", "Front"],
+        rows: rows.map((row, index) =>
+          [String(index), row.policy, ...row.goals.map(shown), holds(row), row.front ? "yes" : "no"]),
+      },
     });
   }
 
   function matters(element) {
-    const shown = [...changes].reverse();
-    draw(element, [{
-      type: "bar",
-      orientation: "h",
-      x: shown.map(([, lost]) => lost),
-      y: shown.map(([name]) => escape(name)),
-      marker: { color: colour(0) },
-      hovertemplate: "%{y}: %{x:.3~g} %<extra></extra>",
-    }], {
-      height: 120 + 34 * shown.length,
-      xaxis: { title: { text: "lost without it, percent of the gain" }, range: [0, 100] },
-      yaxis: { type: "category" },
+    draw(element, {
+      panels: [{
+        x: { title: "lost without it, percent of the gain", range: [0, 100] },
+        y: { names: changes.map(([name]) => name) },
+        marks: changes.map(([name, lost], row) =>
+          ({ x0: 0, x1: lost, y0: row - 0.38, y1: row + 0.38, color: colour(0), says: `${name}: ${plain(lost)} %` })),
+      }],
+      table: {
+        head: ["Change", "Lost without it"],
+        rows: changes.map(([name, lost]) => [name, `${plain(lost)} %`]),
+      },
     });
   }
 
   function closely(element, dimension) {
-    const value = (index) => {
-      const text = rows[index].values[dimension];
-      return text === null || !/^[0-9]+$/.test(text) ? text : Number(text);
-    };
-    const known = (index) => rows[index].values[dimension] !== null;
-    const some = rows.map((_, index) => index).filter(known);
-    const numbers = some.every((index) => typeof value(index) === "number");
-    const wide = numbers && some.every((index) => value(index) > 0);
-    draw(element, points(value, (index) => rows[index].goals[0], known), {
-      height: 420,
-      showlegend: true,
-      xaxis: {
-        title: { text: escape(dimensions[dimension] ?? "") },
-        type: wide ? "log" : numbers ? "linear" : "category",
-        ...(wide ? { tickformat: "~g" } : {}),
+    const texts = rows.map((row) => row.values[dimension] ?? null);
+    const numbers = texts.every((text) => text === null || /^[0-9]+$/.test(text));
+    const names = [...new Set(texts.filter(known))];
+    const value = (index) =>
+      !known(texts[index]) ? null : numbers ? Number(texts[index]) : names.indexOf(texts[index]);
+    const title = dimensions[dimension] ?? "";
+    const some = rows.map((_, index) => index).filter((index) => known(texts[index]));
+    draw(element, {
+      panels: [{
+        height: 420,
+        x: numbers ? axis(title, some.map(value)) : { title, names },
+        y: axis_of(goals[0]),
+        marks: points(value, (index) => rows[index].goals[0]),
+      }],
+      legend,
+      table: {
+        head: ["Setting", title, goals[0].text + unit(goals[0]), "Keeps all"],
+        rows: some.map((index) =>
+          [String(index), texts[index], shown(rows[index].goals[0]), holds(rows[index])]),
       },
-      yaxis: axis(goals[0]),
     });
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `report.html`: one file with everything in it. The words and tables are HTML, readable without
-//! JavaScript; the charts are drawn by plotly.js from the JSON of [`Charts`].
+//! JavaScript; the charts are drawn by `chart.js` from the JSON of [`Charts`].
 
 mod charts;
 
@@ -109,11 +109,9 @@ impl Page<'_> {
                     }
                     noscript { p .wide { "Without JavaScript there are tables, but no charts." } }
                     main .wide { (self.body) }
-                    footer .wide {
-                        (self.footer) " Charts: plotly.js, © Plotly, Inc., MIT licence."
-                    }
+                    footer .wide { (self.footer) }
                     script type="application/json" #data { (PreEscaped(data)) }
-                    script { (PreEscaped(include_str!(concat!(env!("OUT_DIR"), "/plotly.min.js")))) }
+                    script { (PreEscaped(include_str!("chart.js"))) }
                     script { (PreEscaped(include_str!("common.js"))) }
                     script { (PreEscaped(self.script)) }
                 }
@@ -231,9 +229,9 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
             }
             h3 { "Who ran where" }
             p .about {
-                "A stretch of the first seed's run around its worst wait, which is shaded. Scroll to \
-                 zoom, drag to move, double-click for the whole. Runs too short to be drawn are \
-                 summed up in grey; zoom in to see them."
+                "A stretch of the first seed's run around its worst wait, which is shaded. The buttons \
+                 zoom and move; so does the wheel with Ctrl, and dragging. Double-click for the \
+                 whole. Runs too short to be drawn are summed up in grey; zoom in to see them."
             }
             @for place in 0..summary.policies.len().min(2) { (timeline(index, place, &summary)) }
             (figures(&summary, comparison))
@@ -242,13 +240,31 @@ fn section(index: usize, comparison: &Comparison) -> Markup {
     }
 }
 
-fn chart(id: &str, title: &str, caption: &str) -> Markup {
+/// A chart of that id, which a script draws, with its table behind it.
+#[must_use]
+pub fn chart(id: &str, title: &str, caption: &str) -> Markup {
     html! {
         figure {
             figcaption { h3 { (title) } p { (caption) } }
-            div .chart id=(id) role="img" aria-label={ (title) "; the figures are in the table below" } {}
+            (drawn(id, title))
             p .empty {}
+            (behind())
         }
+    }
+}
+
+/// Where a chart is drawn: a stop of the tab key, in which arrow keys go from mark to mark.
+pub fn drawn(id: &str, title: &str) -> Markup {
+    html! {
+        div .chart id=(id) tabindex="0" role="group"
+            aria-label={ (title) "; arrow keys go through it, the table below has the figures" } {}
+    }
+}
+
+/// The table behind a chart, which `chart.js` fills when it is opened.
+fn behind() -> Markup {
+    html! {
+        details .behind { summary { "As a table" } div .scroll { table {} } }
     }
 }
 
@@ -282,8 +298,9 @@ fn timeline(index: usize, place: usize, summary: &Summary) -> Markup {
                 }
                 p .window {}
             }
-            div .chart id=(id) role="img" aria-label="Timeline of vCPUs on pCPUs" {}
+            (drawn(&id, "Timeline of vCPUs on pCPUs"))
             p .empty {}
+            (behind())
         }
     }
 }

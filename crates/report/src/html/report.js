@@ -1,169 +1,156 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Draws the charts of the report with plotly.js, from the JSON of charts.rs.
+// Draws the charts of the report, from the JSON of charts.rs.
 "use strict";
 (() => {
   // Words in place of a chart that would be empty, or none.
   const say = (element, text) => {
     element.hidden = Boolean(text);
-    element.parentElement.querySelector(".empty").textContent = text;
+    const figure = element.parentElement;
+    figure.querySelector(".behind").hidden = Boolean(text);
+    figure.querySelector(".empty").textContent = text;
   };
 
-  const marker = (policy) => ({
-    color: colour(policy),
-    pattern: { shape: cycle(PATTERNS, policy, COLOURS), fgcolor: variable("--card"), solidity: 0.3 },
-  });
+  const style = (policy) => ({ color: colour(policy), hatch: hatch(policy, COLOURS) });
+  const percent = (value) => `${plain(value)} %`;
 
   function shares(element, input, policies) {
-    const names = input.groups.map((group) => escape(group.title));
-    const bars = policies.map((policy) => {
-      const spreads = input.groups.map((group) => group.share[policy]);
-      return {
-        type: "bar",
-        name: escape(input.policies[policy]),
-        x: names,
-        y: spreads.map((s) => s?.median ?? null),
-        error_y: { ...whiskers(spreads), visible: spreads.some((s) => s && s.greatest > s.least) },
-        marker: marker(policy),
-        offsetgroup: policy,
-        hovertemplate: "%{x}<br>%{y:.1f} % of a pCPU<extra>%{fullData.name}</extra>",
-      };
+    const width = 0.8 / Math.max(policies.length, 1);
+    const marks = [];
+    input.groups.forEach((group, number) => {
+      policies.forEach((policy, place) => {
+        const x0 = number - 0.4 + place * width;
+        const name = `${group.title} under ${input.policies[policy]}`;
+        const share = group.share[policy];
+        if (share) {
+          const says = `${name}: ${spread_text(share, plain)} % of a pCPU`;
+          marks.push({ x0, x1: x0 + 0.94 * width, y0: 0, y1: share.median, ...style(policy), says });
+          if (share.greatest > share.least) {
+            marks.push({ whisker: true, x: x0 + width / 2, y0: share.least, y1: share.greatest });
+          }
+        }
+        const entitled = group.entitlement[policy]?.median;
+        if (entitled !== undefined) {
+          const says = `${name}: entitled to ${percent(entitled)}`;
+          marks.push({ x: x0 + width / 2, y: entitled, symbol: "diamond", size: 0.9, says });
+        }
+      });
     });
-    // A bar of no height with a diamond on it stands where the bar of its policy stands.
-    const diamonds = policies.map((policy, place) => ({
-      type: "scatter",
-      mode: "markers",
-      name: "entitlement",
-      showlegend: place === 0,
-      legendgroup: "entitlement",
-      x: names,
-      y: input.groups.map((group) => group.entitlement[policy]?.median ?? null),
-      offsetgroup: policy,
-      marker: {
-        symbol: "diamond",
-        size: 10,
-        color: variable("--card"),
-        line: { width: 2, color: variable("--text") },
+    const cell = (group, policy) =>
+      `${spread_text(group.share[policy], percent)}; entitled to ${spread_text(group.entitlement[policy], percent)}`;
+    draw(element, {
+      panels: [{
+        height: 360,
+        x: { names: input.groups.map((group) => group.title) },
+        y: { title: "CPU time, % of one pCPU", zero: true },
+        marks,
+      }],
+      legend: [
+        ...policies.map((policy) => ({ name: input.policies[policy], ...style(policy) })),
+        { name: "entitlement", symbol: "diamond", size: 0.9 },
+      ],
+      table: {
+        head: ["Domain", ...policies.map((policy) => input.policies[policy])],
+        rows: input.groups.map((group) => [group.title, ...policies.map((policy) => cell(group, policy))]),
       },
-      hovertemplate: `%{x}<br>entitled to %{y:.1f} %<extra>${escape(input.policies[policy])}</extra>`,
-    }));
-    draw(element, [...bars, ...diamonds], {
-      height: 360,
-      barmode: "group",
-      scattermode: "group",
-      bargap: 0.25,
-      scattergap: 0.25,
-      xaxis: { type: "category" },
-      yaxis: { title: { text: "CPU time, % of one pCPU" }, rangemode: "tozero" },
-      showlegend: true,
     });
+  }
+
+  // A figure of a workload with the unit that people use.
+  function format_of(figure) {
+    const scale = nanoseconds[figure.unit];
+    if (scale) return (value) => time(value * scale);
+    const unit = figure.unit === "1" ? "" : ` ${figure.unit}`;
+    return (value) => plain(value) + unit;
   }
 
   function workload(element, input, policies, group) {
-    const figures = group.workload;
-    if (figures.length === 0) {
+    if (group.workload.length === 0) {
       return say(element, "Its workload reports no figures of its own; see how long it waited.");
     }
     say(element, "");
-    const columns = Math.min(figures.length, 3);
-    const rows = Math.ceil(figures.length / columns);
-    const names = policies.map((policy) => escape(input.policies[policy]));
-    const more = {
-      height: 60 + rows * (60 + 26 * policies.length),
-      grid: { rows, columns, pattern: "independent", xgap: 0.12, ygap: 0.45 },
-      annotations: [],
-      showlegend: false,
-      margin: { l: 60, r: 30, t: 34, b: 30 },
-    };
-    const traces = figures.map((figure, number) => {
-      const suffix = number === 0 ? "" : number + 1;
-      const scale = (nanoseconds[figure.unit] ?? 0) / 1e9;
-      const spreads = policies.map((policy) => {
-        const s = figure.values[policy];
-        return s && scale
-          ? { least: s.least * scale, median: s.median * scale, greatest: s.greatest * scale }
-          : s;
-      });
-      const unit = scale ? "s" : figure.unit === "1" ? "" : figure.unit;
+    const names = policies.map((policy) => input.policies[policy]);
+    const panels = group.workload.map((figure) => {
+      const format = format_of(figure);
+      const unit = nanoseconds[figure.unit] || figure.unit === "1" ? "" : `, ${figure.unit}`;
       const arrow = { true: " → better", false: " ← better", null: "" }[figure.more_is_better];
-      more.annotations.push({
-        text: `<b>${escape(figure.label)}</b>${unit && !scale ? `, ${escape(unit)}` : ""}${arrow}`,
-        xref: `x${suffix} domain`,
-        yref: `y${suffix} domain`,
-        x: 0,
-        y: 1,
-        xanchor: "left",
-        yanchor: "bottom",
-        yshift: 4,
-        showarrow: false,
+      const marks = policies.flatMap((policy, row) => {
+        const spread = figure.values[policy];
+        if (!spread) return [];
+        const says = `${figure.label} under ${input.policies[policy]}: ${spread_text(spread, format)}`;
+        const bar = { x0: 0, x1: spread.median, y0: row - 0.38, y1: row + 0.38, ...style(policy), says };
+        const whisker = { whisker: true, y: row, x0: spread.least, x1: spread.greatest };
+        return spread.greatest > spread.least ? [bar, whisker] : [bar];
       });
-      const axis = { gridcolor: variable("--grid"), automargin: true };
-      more[`xaxis${suffix}`] = {
-        ...axis,
-        rangemode: "tozero",
-        tickformat: scale ? "~s" : "~g",
-        ticksuffix: scale ? "s" : "",
-        nticks: 5,
-      };
-      more[`yaxis${suffix}`] = {
-        ...axis,
-        type: "category",
-        autorange: "reversed",
-        showticklabels: number % columns === 0,
-      };
       return {
-        type: "bar",
-        orientation: "h",
-        x: spreads.map((s) => s?.median ?? null),
-        y: names,
-        error_x: { ...whiskers(spreads), visible: spreads.some((s) => s && s.greatest > s.least) },
-        marker: {
-          color: policies.map(colour),
-          pattern: {
-            shape: policies.map((policy) => cycle(PATTERNS, policy, COLOURS)),
-            fgcolor: variable("--card"),
-            solidity: 0.3,
-          },
-        },
-        xaxis: `x${suffix}`,
-        yaxis: `y${suffix}`,
-        hovertemplate: `%{y}<br>%{x:.4~${scale ? "s" : "g"}}${scale ? "s" : ` ${escape(unit)}`}<extra></extra>`,
+        title: figure.label + unit + arrow,
+        x: { zero: true, format: nanoseconds[figure.unit] ? format : plain },
+        y: { names },
+        marks,
       };
     });
-    draw(element, traces, more);
+    const cells = (figure) =>
+      policies.map((policy) => spread_text(figure.values[policy], format_of(figure)));
+    const table = {
+      head: ["Figure", ...names],
+      rows: group.workload.map((figure) => [figure.label, ...cells(figure)]),
+    };
+    draw(element, { panels, table });
   }
 
   function waits(element, input, policies, group) {
-    const traces = policies
-      .filter((policy) => group.histograms[policy].length > 0)
-      .map((policy) => ({
-        type: "scatter",
-        mode: "lines+markers",
-        name: escape(input.policies[policy]),
-        x: group.histograms[policy].map(([upper]) => upper / 1e9),
-        // Nothing is not on a logarithmic axis: the line breaks.
-        y: group.histograms[policy].map(([, percent]) => percent || null),
-        line: { color: colour(policy), dash: DASHES[policy % DASHES.length], shape: "hvh", width: 2 },
-        marker: { color: colour(policy), symbol: SYMBOLS[policy % SYMBOLS.length], size: 5 },
-        hovertemplate: "up to %{x:.3~s}s: %{y:.3~g} % of waits<extra>%{fullData.name}</extra>",
-      }));
-    if (traces.length === 0) {
+    const shown = policies.filter((policy) => group.histograms[policy].length > 0);
+    if (shown.length === 0) {
       return say(element, "It never waited.");
     }
     say(element, "");
-    draw(element, traces, {
-      height: 400,
-      xaxis: { type: "log", title: { text: "length of a wait" }, tickformat: "~s", ticksuffix: "s", dtick: 1 },
-      yaxis: { type: "log", title: { text: "% of waits" }, tickformat: "~g", dtick: 1 },
-      legend: { orientation: "h", y: -0.22, yanchor: "top" },
+    const look = (policy) => ({ color: colour(policy), dash: dash(policy) });
+    const marks = shown.flatMap((policy) => {
+      const histogram = group.histograms[policy];
+      const points = histogram.filter(([, part]) => part > 0).map(([x, y]) => ({
+        x, y, symbol: symbol(policy), size: 0.7, color: colour(policy),
+        says: `${input.policies[policy]}: ${percent(y)} of waits are up to ${time(x)} long`,
+      }));
+      // Nothing is not on a logarithmic axis: the line breaks.
+      const line = histogram.map(([upper, part]) => (part > 0 ? [upper, part] : null));
+      return [{ points: line, step: "middle", ...look(policy) }, ...points];
+    });
+    const steps = shown.map((policy) => new Map(group.histograms[policy]));
+    const lengths = [...new Set(steps.flatMap((step) => [...step.keys()]))].sort((a, b) => a - b);
+    draw(element, {
+      panels: [{
+        height: 380,
+        x: { log: true, title: "length of a wait", format: time },
+        y: { log: true, title: "% of waits" },
+        marks,
+      }],
+      legend: shown.map((policy) =>
+        ({ name: input.policies[policy], line: true, symbol: symbol(policy), ...look(policy) })),
+      table: {
+        head: ["Waits up to", ...shown.map((policy) => input.policies[policy])],
+        rows: lengths.map((length) => [time(length), ...steps.map((step) => percent(step.get(length) ?? 0))]),
+      },
     });
   }
 
   // Domains have a colour each as long as the colours last; then domains that are alike share one.
   const paint = (input, domain) => {
     const index = input.domains.length > DOMAINS.length ? input.domains[domain][1] : domain;
-    const color = DOMAINS[index % DOMAINS.length];
-    return { color, pattern: cycle(PATTERNS, index, DOMAINS) };
+    return { color: DOMAINS[index % DOMAINS.length], hatch: hatch(index, DOMAINS) };
   };
+
+  // Bars of who ran within a wait, one after the other.
+  function ran_meanwhile(input, wait, row, legend) {
+    let from = 0;
+    const bars = wait.ran.map(([vcpu, domain, ran]) => [vcpu, input.domains[domain][0], paint(input, domain), ran]);
+    if (wait.others_ns > 0) bars.push(["others", "others", {}, wait.others_ns]);
+    return bars.map(([vcpu, domain, look, ran]) => {
+      legend.set(domain, { name: domain, ...look });
+      const says = `${vcpu} ran ${time(ran)} while ${wait.name} waited`;
+      const bar = { x0: from, x1: from + ran, y0: row - 0.38, y1: row + 0.38, text: vcpu, ...look, says };
+      from += ran;
+      return bar;
+    });
+  }
 
   function worst(element, input, policies, group) {
     const shown = policies.filter((policy) => group.worst[policy]?.length_ns > 0);
@@ -171,79 +158,30 @@
       return say(element, "It never waited.");
     }
     say(element, "");
-    const name = (policy) => escape(input.policies[policy]);
-    const bars = new Map();
-    const bar = (key, style) => {
-      if (!bars.has(key)) {
-        bars.set(key, {
-          type: "bar",
-          orientation: "h",
-          name: escape(key),
-          x: [],
-          y: [],
-          marker: {
-            color: style.color,
-            pattern: { shape: style.pattern, fgcolor: variable("--card"), solidity: 0.3 },
-            line: { color: variable("--card"), width: 1 },
-          },
-          text: [],
-          textposition: "inside",
-          textangle: 0,
-          insidetextanchor: "middle",
-          insidetextfont: { color: ON_DOMAINS },
-          customdata: [],
-          hovertemplate: "%{text} ran %{customdata}<extra>%{y}</extra>",
-        });
-      }
-      return bars.get(key);
-    };
-    for (const policy of shown) {
-      for (const [vcpu, domain, ran] of group.worst[policy].ran) {
-        const trace = bar(input.domains[domain][0], paint(input, domain));
-        trace.x.push(ran / 1e9);
-        trace.y.push(name(policy));
-        trace.text.push(escape(vcpu));
-        trace.customdata.push(time(ran));
-      }
-      const others = group.worst[policy].others_ns;
-      if (others > 0) {
-        const trace = bar("others", { color: variable("--many"), pattern: "" });
-        trace.x.push(others / 1e9);
-        trace.y.push(name(policy));
-        trace.text.push("others");
-        trace.customdata.push(time(others));
-      }
-    }
-    const lengths = {
-      type: "scatter",
-      mode: "markers",
-      name: "length of the wait",
-      x: shown.map((policy) => group.worst[policy].length_ns / 1e9),
-      y: shown.map(name),
-      customdata: shown.map((policy) => {
-        const wait = group.worst[policy];
-        return `${escape(wait.name)} waited ${time(wait.length_ns)} from ${time(wait.start_ns)} on`;
-      }),
-      marker: {
-        symbol: "diamond",
-        size: 11,
-        color: variable("--card"),
-        line: { width: 2, color: variable("--text") },
-      },
-      hovertemplate: "%{customdata}<extra>%{y}</extra>",
-    };
-    draw(element, [...bars.values(), lengths], {
-      height: 400,
-      barmode: "stack",
-      uniformtext: { mode: "hide", minsize: 10 },
-      xaxis: { title: { text: "CPU time within the wait" }, tickformat: "~s", ticksuffix: "s", rangemode: "tozero", nticks: 6 },
-      yaxis: {
-        type: "category",
-        categoryorder: "array",
-        categoryarray: shown.map(name),
-        autorange: "reversed",
-      },
-      legend: { orientation: "h", y: -0.22, yanchor: "top", traceorder: "normal" },
+    const names = shown.map((policy) => input.policies[policy]);
+    const legend = new Map();
+    const bars = shown.flatMap((policy, row) => ran_meanwhile(input, group.worst[policy], row, legend));
+    const lengths = shown.map((policy, y) => {
+      const wait = group.worst[policy];
+      const says = `${names[y]}: ${wait.name} waited ${time(wait.length_ns)} from ${time(wait.start_ns)} on`;
+      return { x: wait.length_ns, y, symbol: "diamond", says };
+    });
+    const others = (wait) =>
+      [...wait.ran.map(([vcpu, , ran]) => `${vcpu} ${time(ran)}`),
+        ...(wait.others_ns > 0 ? [`others ${time(wait.others_ns)}`] : [])].join(", ");
+    const rows = shown.map((policy, row) => {
+      const wait = group.worst[policy];
+      return [names[row], wait.name, time(wait.length_ns), time(wait.start_ns), others(wait)];
+    });
+    draw(element, {
+      panels: [{
+        height: 380,
+        x: { title: "CPU time within the wait", zero: true, format: time },
+        y: { names },
+        marks: [...bars, ...lengths],
+      }],
+      legend: [...legend.values(), { name: "length of the wait", symbol: "diamond" }],
+      table: { head: ["Policy", "Who waited", "How long", "From", "Who ran meanwhile"], rows },
     });
   }
 
@@ -277,6 +215,52 @@
   }
 
   const MOST_ROWS = 64;
+  const milliseconds = (ns) => `${(ns / 1e6).toLocaleString("en", { maximumFractionDigits: 4 })} ms`;
+
+  // What is shown of [from, to] as marks and as a legend.
+  function runs_of(input, shown, from, to, rows, pixels) {
+    const legend = new Map();
+    const marks = [];
+    for (const bar of visible(shown, from, to, pixels)) {
+      if (bar.pcpu >= rows) continue;
+      const many = bar.domain === null;
+      const name = many ? "several short runs" : input.domains[bar.domain][0];
+      const look = many ? {} : paint(input, bar.domain);
+      legend.set(many ? Infinity : bar.domain, { name, ...look });
+      const text = many ? "" : `${name}/${bar.vcpu}`;
+      const who = many ? `${bar.runs} run${bar.runs === 1 ? "" : "s"}` : text;
+      marks.push({
+        x0: bar.start, x1: bar.start + bar.length, y0: bar.pcpu - 0.42, y1: bar.pcpu + 0.42, text, ...look,
+        says: `pCPU ${bar.pcpu}: ${who}, ${time(bar.length)} from ${milliseconds(bar.start)} on`,
+      });
+    }
+    const wait = shown.worst;
+    if (wait && wait.start_ns <= to && wait.start_ns + wait.length_ns >= from) {
+      marks.push(
+        { x0: wait.start_ns, x1: wait.start_ns + wait.length_ns, y0: -0.5, y1: rows - 0.5, shade: true },
+        { x: wait.start_ns + wait.length_ns / 2, label: `${wait.name} waits ${time(wait.length_ns)}` },
+      );
+    }
+    return { marks, legend: [...legend.entries()].sort(([a], [b]) => a - b).map(([, entry]) => entry) };
+  }
+
+  // How long each vCPU ran on each pCPU within [from, to].
+  function times_of(input, shown, from, to, rows) {
+    const times = new Map();
+    for (const [pcpu, domain, vcpu, offset, length] of shown.segments) {
+      const start = shown.start_ns + offset;
+      const within = Math.min(start + length, to) - Math.max(start, from);
+      if (within <= 0) continue;
+      const name = `${input.domains[domain][0]}/${vcpu}`;
+      if (!times.has(name)) times.set(name, new Array(input.pcpus).fill(0));
+      times.get(name)[pcpu] += within;
+    }
+    const of_pcpus = (all) => all.slice(0, rows).map((ns) => (ns ? time(ns) : "–"));
+    return {
+      head: ["vCPU", "all", ...Array.from({ length: rows }, (_, pcpu) => `pCPU ${pcpu}`)],
+      rows: [...times].map(([name, all]) => [name, time(all.reduce((a, b) => a + b)), ...of_pcpus(all)]),
+    };
+  }
 
   function timeline(figure, input, policy, range) {
     const element = figure.querySelector(".chart");
@@ -295,118 +279,48 @@
       `${time(shown.start_ns)} to ${time(shown.end_ns)} of ${time(input.length_ns)}` +
       (shown.whole ? "" : ", as much as the report holds; trace.json.gz has more") +
       (rows < input.pcpus ? `; the first ${rows} of ${input.pcpus} pCPUs` : "");
-    const traces = new Map();
-    for (const bar of visible(shown, from, to, element.clientWidth || 1000)) {
-      if (bar.pcpu >= rows) continue;
-      const key = bar.domain ?? -1;
-      if (!traces.has(key)) {
-        const style =
-          bar.domain === null
-            ? { color: variable("--many"), pattern: "" }
-            : paint(input, bar.domain);
-        traces.set(key, {
-          type: "bar",
-          orientation: "h",
-          name: bar.domain === null ? "several short runs" : escape(input.domains[bar.domain][0]),
-          base: [],
-          x: [],
-          y: [],
-          text: [],
-          customdata: [],
-          width: 0.84,
-          textposition: "inside",
-          insidetextanchor: "middle",
-          insidetextfont: { color: ON_DOMAINS },
-          textangle: 0,
-          constraintext: "none",
-          marker: {
-            color: style.color,
-            pattern: { shape: style.pattern, fgcolor: variable("--card"), solidity: 0.3 },
-            line: { color: variable("--card"), width: 0.5 },
-          },
-          hovertemplate: "%{customdata}<extra>pCPU %{y}</extra>",
-        });
-      }
-      const trace = traces.get(key);
-      const who =
-        bar.domain === null
-          ? `${bar.runs} run${bar.runs === 1 ? "" : "s"}`
-          : `${escape(input.domains[bar.domain][0])}/${bar.vcpu}`;
-      trace.base.push(bar.start / 1e6);
-      trace.x.push(bar.length / 1e6);
-      trace.y.push(bar.pcpu);
-      // About seven pixels a letter.
-      const room = ((bar.length / (to - from)) * (element.clientWidth || 1000)) / 7;
-      trace.text.push(bar.domain !== null && room > who.length + 1 ? who : "");
-      trace.customdata.push(`${who}<br>${time(bar.length)} from ${(bar.start / 1e6).toFixed(3)} ms on`);
-    }
-    const ordered = [...traces.entries()].sort(([a], [b]) => (a < 0) - (b < 0) || a - b);
-    const wait = shown.worst;
-    draw(
-      element,
-      ordered.map(([, trace]) => trace),
-      {
-        height: 110 + 26 * rows,
-        barmode: "overlay",
-        dragmode: "pan",
-        showlegend: true,
-        margin: { l: 70, r: 16, t: 26, b: 44 },
-        xaxis: {
-          range: [from / 1e6, to / 1e6],
-          ticksuffix: " ms",
-          separatethousands: true,
-          nticks: 8,
-        },
-        yaxis: {
-          title: { text: "pCPU" },
-          range: [rows - 0.5, -0.5],
-          dtick: Math.ceil(rows / 16),
-          tick0: 0,
-          fixedrange: true,
-          showgrid: false,
-          zeroline: false,
-        },
-        legend: { orientation: "h", y: 0, yref: "container", yanchor: "bottom" },
-        shapes: wait
-          ? [
-              {
-                type: "rect",
-                layer: "below",
-                xref: "x",
-                yref: "paper",
-                x0: wait.start_ns / 1e6,
-                x1: (wait.start_ns + wait.length_ns) / 1e6,
-                y0: 0,
-                y1: 1,
-                fillcolor: variable("--shade"),
-                line: { width: 0 },
-              },
-            ]
-          : [],
-        annotations: wait
-          ? [
-              {
-                text: `${escape(wait.name)} waits ${time(wait.length_ns)}`,
-                x: (wait.start_ns + wait.length_ns / 2) / 1e6,
-                xref: "x",
-                y: 1,
-                yref: "paper",
-                yanchor: "bottom",
-                showarrow: false,
-              },
-            ]
-          : [],
-      },
-      { scrollZoom: true, doubleClick: false },
-    );
-    if (!figure.listening) {
-      figure.listening = true;
-      element.on("plotly_relayout", (event) => {
-        const [from, to] = [event["xaxis.range[0]"], event["xaxis.range[1]"]];
-        if (from !== undefined) figure.go(from * 1e6, to * 1e6);
-      });
-      element.on("plotly_doubleclick", () => figure.go(0, Infinity));
-    }
+    const { marks, legend } = runs_of(input, shown, from, to, rows, element.clientWidth || 1000);
+    const pcpus = Array.from({ length: rows }, (_, pcpu) => String(pcpu));
+    draw(element, {
+      panels: [{
+        height: 70 + 26 * rows,
+        x: { range: [from, to], format: milliseconds },
+        y: { names: pcpus, title: "pCPU" },
+        marks,
+      }],
+      legend,
+      table: times_of(input, shown, from, to, rows),
+    });
+    if (!figure.listening) listen(figure, element);
+  }
+
+  // Dragging moves, the wheel with Ctrl zooms around the pointer: without it the page scrolls on.
+  function listen(figure, element) {
+    figure.listening = true;
+    const time_at = (event) => {
+      const { left, right, from, to } = element.frame;
+      const x = event.clientX - element.getBoundingClientRect().x;
+      return from + ((x - left) / (right - left)) * (to - from);
+    };
+    let held = null;
+    element.addEventListener("pointerdown", (event) => {
+      held = time_at(event);
+      element.setPointerCapture(event.pointerId);
+    });
+    element.addEventListener("pointermove", (event) => {
+      if (held === null || !(event.buttons & 1)) return;
+      const by = held - time_at(event);
+      figure.go(figure.range[0] + by, figure.range[1] + by);
+    });
+    element.addEventListener("pointerup", () => { held = null; });
+    element.addEventListener("dblclick", () => figure.go(0, Infinity));
+    element.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      const [from, to] = figure.range;
+      const [at, by] = [time_at(event), 1.3 ** Math.sign(event.deltaY)];
+      figure.go(at - (at - from) * by, at + (to - at) * by);
+    }, { passive: false });
   }
 
   // Where a button leads from [from, to].
@@ -442,8 +356,11 @@
       const longest = group.worst.map((wait) => wait?.length_ns ?? 0);
       return (Math.max(...longest) + 1e3) / (Math.min(...longest) + 1e3);
     };
+    // Who hardly runs differs by chance.
+    const counts = (group) =>
+      group.workload.length > 0 && group.share.some((share) => share?.median >= 3);
     const interesting = input.groups
-      .map((group, number) => [group.workload.length > 0 ? ratio(group) : 0, number])
+      .map((group, number) => [counts(group) ? ratio(group) : 0, number])
       .sort(([a], [b]) => b - a)[0]?.[1];
     select.value = interesting ?? 0;
 

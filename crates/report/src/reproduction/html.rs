@@ -8,7 +8,7 @@ use steelyard_experiment::{ClaimOutcome, LabOutcome, Outcome, Reproduction, Stat
 
 use super::{LAB, STATES, hosts, matrix, measured, sign, spread, state};
 use crate::format::with_unit;
-use crate::html::Page;
+use crate::html::{Page, drawn};
 
 /// Writes `report.html`.
 ///
@@ -64,8 +64,7 @@ fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
                             }
                         }
                     }
-                    div .chart id={ "figure-" (index) "-" (number) } role="img"
-                        aria-label={ (figure.title) "; the values are below" } {}
+                    (drawn(&format!("figure-{index}-{number}"), &figure.title))
                     (values(figure))
                 }
             }
@@ -159,7 +158,7 @@ fn values(figure: &steelyard_experiment::FigureOutcome) -> Markup {
     let unit = &figure.unit;
     html! {
         details {
-            summary { "Values" }
+            summary { "As a table" }
             div .scroll {
                 table {
                     thead {

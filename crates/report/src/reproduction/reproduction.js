@@ -1,71 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Redraws the publications' figures with plotly.js: what was measured as lines or bars, what was
-// published as diamonds in the same colour.
+// Redraws the publications' figures: what was measured as lines or bars, what was published as diamonds in
+// the same colour. The tables behind them are in the page.
 "use strict";
 (() => {
-  const values = (curve, pick) => curve.points.map((point) => pick(point) ?? null);
-
-  // Both kinds of a curve's points; `axis` and `place` are those of the curve.
-  function traces(figure, curve, number, hovers) {
-    const words = typeof figure.x[0] === "string";
-    const spreads = curve.points.map((point) => point.measured);
-    const shared = { x: figure.x, name: escape(curve.name), legendgroup: curve.name };
-    const measured = {
-      ...shared,
-      ...(words
-        ? { type: "bar", marker: { color: colour(number) }, offsetgroup: number }
-        : {
-            type: "scatter",
-            mode: "lines+markers",
-            line: { color: colour(number), dash: cycle(DASHES, number, COLOURS), width: 2 },
-            marker: { color: colour(number), symbol: SYMBOLS[number % SYMBOLS.length], size: 6 },
-          }),
-      y: spreads.map((spread) => spread?.median ?? null),
-      error_y: {
-        ...whiskers(spreads),
-        visible: spreads.some((spread) => spread && spread.greatest > spread.least),
-        color: words ? variable("--text") : colour(number),
-      },
-      hovertemplate: `%{x}: %{y:.4~g} ${hovers}<extra>%{fullData.name}, measured</extra>`,
-    };
-    const published = {
-      ...shared,
-      type: "scatter",
-      mode: "markers",
-      offsetgroup: words ? number : undefined,
-      name: `${escape(curve.name)}, published`,
-      y: values(curve, (point) => point.published),
-      marker: {
-        symbol: curve.points.map((point) => (point.calibrated ? "diamond-open" : "diamond")),
-        size: 11,
-        color: colour(number),
-        line: { width: 1.5, color: curve.points.map((point) => point.calibrated ? colour(number) : variable("--text")) },
-      },
-      hovertemplate: `%{x}: %{y:.4~g} ${hovers}<extra>%{fullData.name}</extra>`,
-    };
-    return published.y.some((y) => y !== null) ? [measured, published] : [measured];
+  // Marks of a curve whose points stand at `xs`; bars have `width`, lines none.
+  function marks_of(figure, curve, number, xs, width, format) {
+    const color = colour(number);
+    const bars = width > 0;
+    const known = curve.points.map((point, index) => ({ ...point, x: xs[index], at: figure.x[index] }));
+    const measured = known.filter((point) => point.measured);
+    const says = (point) =>
+      `${curve.name}, ${point.at}: measured ${spread_text(point.measured, format)}`;
+    const line = known.map((point) => (point.measured ? [point.x, point.measured.median] : null));
+    const least = figure.logarithmic ? figure.least : 0;
+    return [
+      ...(bars ? [] : [{ points: line, color, dash: dash(number) }]),
+      ...measured.map((point) => bars
+        ? {
+            x0: point.x - width / 2, x1: point.x + width / 2, y0: least, y1: point.measured.median, color,
+            hatch: hatch(number, COLOURS), says: says(point),
+          }
+        : { x: point.x, y: point.measured.median, symbol: symbol(number), size: 0.9, color, says: says(point) }),
+      ...measured.filter(({ measured: { least, greatest } }) => greatest > least).map((point) =>
+        ({ whisker: true, x: point.x, y0: point.measured.least, y1: point.measured.greatest })),
+      ...known.filter((point) => point.published !== null && point.published !== undefined).map((point) => ({
+        x: point.x, y: point.published, symbol: "diamond", color, open: point.calibrated,
+        says: `${curve.name}, ${point.at}: published ${format(point.published)}` +
+          (point.calibrated ? ", fitted on" : ""),
+      })),
+    ];
   }
 
   function draw_figure(element, figure) {
     const unit = figure.unit === "1" ? "" : figure.unit;
     const words = typeof figure.x[0] === "string";
-    const curves = figure.curves.flatMap((curve, number) => traces(figure, curve, number, unit));
-    draw(element, curves, {
-      height: 420,
-      barmode: "group",
-      // Diamonds stand on their bars, and lines where their numbers are.
-      scattermode: words ? "group" : "overlay",
-      bargap: 0.25,
-      scattergap: 0.25,
-      showlegend: true,
-      legend: { orientation: "h", y: -0.18, yanchor: "top" },
-      xaxis: { title: { text: escape(figure.x_label) }, type: words ? "category" : "linear" },
-      yaxis: {
-        title: { text: escape(figure.y_label + (unit ? `, ${unit}` : "")) },
-        type: figure.logarithmic ? "log" : "linear",
-        rangemode: figure.logarithmic ? "normal" : "tozero",
-        ...(figure.logarithmic ? { dtick: 1, tickformat: "~g" } : {}),
-      },
+    const width = words ? 0.8 / figure.curves.length : 0;
+    const format = (value) => plain(value) + (unit ? ` ${unit}` : "");
+    const values = figure.curves.flatMap((curve) =>
+      curve.points.flatMap((point) => [point.measured?.least, point.published]));
+    const least = Math.min(...values.filter((value) => value > 0));
+    const marks = figure.curves.flatMap((curve, number) => {
+      const xs = figure.x.map((x, index) => (words ? index - 0.4 + (number + 0.5) * width : x));
+      return marks_of({ ...figure, least }, curve, number, xs, 0.94 * width, format);
+    });
+    const published = figure.curves.some((curve) => curve.points.some((point) => point.published !== null));
+    const look = (number) => words
+      ? { hatch: hatch(number, COLOURS) }
+      : { line: true, symbol: symbol(number), dash: dash(number) };
+    draw(element, {
+      panels: [{
+        height: 420,
+        x: { title: figure.x_label, names: words ? figure.x : undefined },
+        y: {
+          title: figure.y_label + (unit ? `, ${unit}` : ""), log: figure.logarithmic, zero: !figure.logarithmic,
+        },
+        marks,
+      }],
+      legend: [
+        ...figure.curves.map((curve, number) => ({ name: curve.name, color: colour(number), ...look(number) })),
+        ...(published ? [{ name: "published", symbol: "diamond" }] : []),
+      ],
     });
   }
 

@@ -31,6 +31,15 @@ const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
   2  bad input or usage: one message says where, nothing is written
   130  interrupted by Ctrl-C (143 by SIGTERM): nothing is left half-written";
 
+/// What this program was built from and with.
+const BUILT: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit: ",
+    env!("STEELYARD_COMMIT"),
+    "\nfeatures: ",
+    env!("STEELYARD_FEATURES"),
+);
+
 /// Compares CPU schedulers for virtual machines.
 ///
 /// Steelyard simulates a host with more virtual CPUs than CPUs under schedulers of Xen, of Linux and
@@ -39,6 +48,7 @@ const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
 #[command(
     name = "steelyard",
     version,
+    long_version = BUILT,
     after_help = examples!(
         "steelyard compare scenarios/first-look.toml"
         "steelyard compare recordings/four-vms.perf.txt.zst --out report"
@@ -157,6 +167,15 @@ pub enum Command {
     Completions {
         /// The shell.
         shell: Shell,
+    },
+    /// Print the manual page of this program or of one of its commands.
+    #[command(after_help = examples!(
+        "steelyard man | man -l -"
+        "steelyard man compare > steelyard-compare.1"
+    ))]
+    Man {
+        /// The command; without it the program's own page.
+        command: Option<String>,
     },
 }
 

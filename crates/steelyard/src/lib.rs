@@ -15,6 +15,7 @@ mod import;
 mod interrupt;
 #[cfg(feature = "kvm")]
 mod kvm;
+mod man;
 mod monitor;
 mod policies;
 mod reproduce;
@@ -79,5 +80,6 @@ fn run(command: &Command) -> Result<(), Failure> {
             clap_complete::generate(*shell, &mut Arguments::command(), "steelyard", &mut script);
             terminal::print_own(&String::from_utf8_lossy(&script))
         }
+        Command::Man { command } => man::run(command.as_deref()),
     }
 }

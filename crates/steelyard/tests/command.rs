@@ -618,6 +618,35 @@ fn the_schema_is_the_one_in_the_documentation() {
 }
 
 #[test]
+fn every_command_has_a_manual_page() {
+    let directory = directory();
+    let page = |arguments: &[&str]| {
+        succeeded(steelyard(&directory).arg("man").args(arguments).output().unwrap())
+    };
+    let program = page(&[]);
+    for command in ["compare", "top", "apply", "undo", "completions"] {
+        assert!(program.contains(&format!("steelyard\\-{command}(1)")), "{command}: {program}");
+        let own = page(&[command]);
+        assert!(own.contains(&format!(".TH steelyard-{command} 1")), "{own}");
+        // What is coloured on a terminal is not here.
+        assert!(own.contains("Examples") && !own.contains('\x1b'), "{own}");
+    }
+    let output = steelyard(&directory).args(["man", "wman"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_version_names_commit_and_features() {
+    let told = succeeded(steelyard(&directory()).arg("--version").output().unwrap());
+    let lines: Vec<_> = told.lines().collect();
+    let [version, commit, features] = lines[..] else { panic!("{told}") };
+    assert_eq!(version, format!("steelyard {}", env!("CARGO_PKG_VERSION")));
+    let commit = commit.strip_prefix("commit: ").unwrap();
+    assert!(commit == "unknown" || commit.chars().all(|c| c.is_ascii_hexdigit()), "{commit}");
+    assert_eq!(features.contains("kvm"), cfg!(feature = "kvm"), "{features}");
+}
+
+#[test]
 fn completions_know_the_policies() {
     let directory = directory();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

@@ -109,6 +109,9 @@ addEventListener("load", async () => {
       shown: all(".tip:not([hidden])", chart).length,
     };
   });
+  // A number that is none is in an attribute of something that cannot be drawn.
+  seen.broken = all(".chart svg *").flatMap((element) => [...element.attributes])
+    .filter(({ value }) => /NaN|Infinity|undefined/.test(value)).map(({ name, value }) => `${name}=${value}`);
   seen.moving = document.getAnimations().length;
 
   const first = document.querySelector(".timeline");
@@ -195,7 +198,7 @@ fn open_page(directory: &Path) -> Value {
 
 /// It complains of nothing, fetches nothing, and who sees little, or has no mouse, has all of it.
 fn assert_good(seen: &Value) {
-    for none in ["complaints", "requests", "covered"] {
+    for none in ["complaints", "requests", "covered", "broken"] {
         assert_eq!(seen[none], Value::Array(vec![]), "{none}");
     }
     // WCAG 2.2, level AA: 4.5 : 1 for words (1.4.3), 3 : 1 for what a chart is drawn with (1.4.11).

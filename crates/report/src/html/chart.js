@@ -92,11 +92,13 @@ const draw = (() => {
     if (axis.range) return axis.range;
     let known = values.filter((value) => Number.isFinite(value));
     if (axis.log) known = known.filter((value) => value > 0).map(Math.log10);
-    if (axis.zero) known.push(0);
+    // Where bars begin.
+    const base = axis.zero ? 0 : axis.least > 0 ? Math.log10(axis.least) : undefined;
+    if (base !== undefined) known.push(base);
     let [least, greatest] = [Math.min(...known), Math.max(...known)];
     if (!known.length) [least, greatest] = [0, 1];
     const edge = 0.04 * (greatest - least) || Math.abs(greatest) / 10 || 1;
-    return [axis.zero && least === 0 ? 0 : least - edge, greatest + edge];
+    return [least === base ? base : least - edge, greatest + edge];
   }
 
   const format_of = (axis) => (at) =>
@@ -126,7 +128,8 @@ const draw = (() => {
     const bottom = below + (across.title ? LINE : 0);
     const [inner_top, inner_bottom] = [top, Math.max(height - bottom, top + 40)];
     const place = (axis, from, to, start, end) => (value) => {
-      const at = axis.log ? Math.log10(value) : value;
+      // What is nothing is at the edge of a logarithmic axis.
+      const at = axis.log ? Math.max(Math.log10(value), from) : value;
       return start + ((at - from) / (to - from)) * (end - start);
     };
     const upside = up.down || up.names ? [inner_top, inner_bottom] : [inner_bottom, inner_top];

@@ -38,7 +38,9 @@
     const format = (value) => plain(value) + (unit ? ` ${unit}` : "");
     const values = figure.curves.flatMap((curve) =>
       curve.points.flatMap((point) => [point.measured?.least, point.published]));
-    const least = Math.min(...values.filter((value) => value > 0));
+    // Bars on a logarithmic axis begin at the power of ten below the least of them.
+    const smallest = Math.min(...values.filter((value) => value > 0));
+    const least = words ? 10 ** (Math.ceil(Math.log10(smallest)) - 1) : undefined;
     const marks = figure.curves.flatMap((curve, number) => {
       const xs = figure.x.map((x, index) => (words ? index - 0.4 + (number + 0.5) * width : x));
       return marks_of({ ...figure, least }, curve, number, xs, 0.94 * width, format);
@@ -52,7 +54,10 @@
         height: 420,
         x: { title: figure.x_label, names: words ? figure.x : undefined },
         y: {
-          title: figure.y_label + (unit ? `, ${unit}` : ""), log: figure.logarithmic, zero: !figure.logarithmic,
+          title: figure.y_label + (unit ? `, ${unit}` : ""),
+          log: figure.logarithmic,
+          zero: !figure.logarithmic,
+          least: figure.logarithmic ? least : undefined,
         },
         marks,
       }],

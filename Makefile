@@ -16,9 +16,11 @@ help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 .PHONY: run
-run: ## install what is missing, build, reproduce the published experiments
+run: ## install what is missing, build, advise an example host, reproduce the published experiments
 	@scripts/install run
-	$(cargo) run --locked --release -p steelyard -- reproduce all --out steelyard-report
+	$(cargo) build --locked --release -p steelyard
+	$(target)/release/steelyard advise scenarios/first-look.toml --own credit@xen-4.20
+	$(target)/release/steelyard reproduce all --out steelyard-report
 
 .PHONY: test
 test: test-fast lab-test ## install what is missing, run every test, in emulated machines with Linux and Xen too

@@ -151,6 +151,10 @@ pages: ## what the documents show of experiments and governors, anew
 	experiments/write-pages $(target)/pages $(target)/release/steelyard
 	docs/governors/draw $(target)/release/steelyard
 
+.PHONY: package
+package: ## a package for this machine's Debian or Ubuntu, in target/package; `packaging/check` tries it in clean roots
+	@packaging/deb
+
 .PHONY: clean
 clean: ## remove what was built
 	$(cargo) clean

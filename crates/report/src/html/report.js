@@ -64,16 +64,18 @@
   }
 
   function workload(element, input, policies, group) {
-    if (group.workload.length === 0) {
+    // Of what was recorded a workload says nothing.
+    const told = policies.filter((policy) => group.workload.some((figure) => figure.values[policy]));
+    if (told.length === 0) {
       return say(element, "Its workload reports no figures of its own; see how long it waited.");
     }
     say(element, "");
-    const names = policies.map((policy) => input.policies[policy]);
+    const names = told.map((policy) => input.policies[policy]);
     const panels = group.workload.map((figure) => {
       const format = format_of(figure);
       const unit = nanoseconds[figure.unit] || figure.unit === "1" ? "" : `, ${figure.unit}`;
       const arrow = { true: " → better", false: " ← better", null: "" }[figure.more_is_better];
-      const marks = policies.flatMap((policy, row) => {
+      const marks = told.flatMap((policy, row) => {
         const spread = figure.values[policy];
         if (!spread) return [];
         const says = `${figure.label} under ${input.policies[policy]}: ${spread_text(spread, format)}`;
@@ -89,7 +91,7 @@
       };
     });
     const cells = (figure) =>
-      policies.map((policy) => spread_text(figure.values[policy], format_of(figure)));
+      told.map((policy) => spread_text(figure.values[policy], format_of(figure)));
     const table = {
       head: ["Figure", ...names],
       rows: group.workload.map((figure) => [figure.label, ...cells(figure)]),

@@ -15,8 +15,8 @@
  * which forgives debts, who has no credit left. A moment ends early when the vCPU blocks or
  * spins.
  *
- * Source: X. Zhang, Y. Chen, Y. Dong, X. Liu, "Lock-visor: An Efficient Transitory Co-scheduling
- * for MP Guest", ICPP 2012. With fair@cfs it is `lockvisor`.
+ * Source: Zhang, Chen, Dong, Liu, "Lock-visor: An Efficient Transitory Co-scheduling for MP Guest",
+ * ICPP 2012; abstract of the journal version, 15 April 2014. With fair@cfs it is `lockvisor`.
  *
  * State: of a vCPU when its moment ends, how long it has run since its last pause-loop exit, and
  * whether it was passed over. Nothing of a domain or the host.

@@ -8,7 +8,7 @@
  * boosted before gets its weight back. Its weight in effect is the one asked for times the rate.
  * Then all counts start at 0.
  *
- * Source: K. Kang and J. Lee, "Mcredit2: Enhanced High-Performance Xen Scheduler via Dynamic Weight
+ * Source: M. Kang and S. Lee, "Mcredit2: Enhanced High-Performance Xen Scheduler via Dynamic Weight
  * Allocation", Journal of Sensors, 2018. With credit2@xen-4.5 it is `mcredit2`.
  *
  * State: of the host, who is boosted at which rate, who leads, since when. Of a domain, its count

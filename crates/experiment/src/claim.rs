@@ -17,6 +17,8 @@ pub(crate) struct Published<'a> {
     pub curve: &'a str,
     pub point: Point<'a>,
     pub value: f64,
+    /// What was published of the curve at the place whose constant is to be beaten.
+    pub constant: Option<f64>,
 }
 
 /// What came out of a test.
@@ -80,7 +82,7 @@ pub(crate) fn judge(test: &Test, measured: &dyn Measured, published: &[Published
             let expected = format!("{} times", limits(*at_least, *at_most, ""));
             Verdict { holds, expected, measured }
         }
-        Test::Near { figure: _, curves, x, mean_error, mean_error_percent } => {
+        Test::Near { figure: _, curves, x, mean_error, mean_error_percent, constant_at } => {
             let chosen: Vec<_> = published
                 .iter()
                 .filter(|value| {
@@ -93,27 +95,33 @@ pub(crate) fn judge(test: &Test, measured: &dyn Measured, published: &[Published
                 })
                 .collect();
             let unit = chosen.first().map_or("", |(value, _)| measured.unit(value.point.metric));
-            let errors: Option<Vec<f64>> = chosen
-                .iter()
-                .map(|(value, is)| Some((is.as_ref()?.median - value.value).abs()))
-                .collect();
-            let mean = |scale: &dyn Fn(&Published<'_>) -> f64| {
-                let errors = errors.as_ref().filter(|errors| !errors.is_empty())?;
-                let scaled =
-                    errors.iter().zip(&chosen).map(|(error, (value, _))| error * scale(value));
-                Some(scaled.sum::<f64>() / errors.len() as f64)
+            type Scale = fn(&Published<'_>) -> f64;
+            let mean = |is: &dyn Fn(usize) -> Option<f64>, scale: Scale| {
+                let errors = chosen.iter().enumerate().map(|(index, (value, _))| {
+                    Some((is(index)? - value.value).abs() * scale(value))
+                });
+                let errors = errors.collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())?;
+                Some(errors.iter().sum::<f64>() / errors.len() as f64)
             };
-            let percent = mean(&|value| 100.0 / value.value);
-            let absolute = mean(&|_| 1.0);
+            let median = |index: usize| Some(chosen[index].1?.median);
+            let constant = |index: usize| chosen[index].0.constant;
             let mut holds = true;
             let (mut expected, mut shown) = (vec![], vec![]);
-            for (error, most, unit) in
-                [(percent, mean_error_percent, "%"), (absolute, mean_error, unit)]
-            {
+            let kinds: [(Scale, _, _); 2] = [
+                (|value| 100.0 / value.value, mean_error_percent, "%"),
+                (|_| 1.0, mean_error, unit),
+            ];
+            for (scale, most, unit) in kinds {
                 let Some(most) = most else { continue };
+                let error = mean(&median, scale);
                 holds &= error.is_some_and(|error| error <= *most);
                 expected.push(format!("mean error {}", limits(None, Some(*most), unit)));
                 shown.push(Figures::exact("mean error", unit, error));
+                let Some(place) = constant_at else { continue };
+                let of_constant = mean(&constant, scale);
+                holds &= error.zip(of_constant).is_some_and(|(error, than)| error < than);
+                expected.push(format!("less than that of the constant at {place}"));
+                shown.push(Figures::exact("error of the constant", unit, of_constant));
             }
             if chosen.len() <= SHOWN {
                 shown.extend(chosen.iter().map(|(value, is)| Figures {
@@ -238,6 +246,7 @@ mod tests {
                 index: 0,
             },
             value,
+            constant: Some(10.0),
         };
         // 10 for 8, 11 for 11, 20 for 40: errors of 25 %, 0 % and 50 %, or 2, 0 and 20.
         let published = [value(0, "a", 8.0), value(1, "b", 11.0), value(2, "c", 40.0)];
@@ -248,6 +257,7 @@ mod tests {
                 x: x.to_vec(),
                 mean_error_percent: percent,
                 mean_error: absolute,
+                constant_at: None,
             };
             judge(&test, &MADE, &published).holds
         };
@@ -266,7 +276,21 @@ mod tests {
             x: vec![],
             mean_error_percent: Some(100.0),
             mean_error: None,
+            constant_at: None,
         };
         assert!(!judge(&test, &MADE, &unmeasured).holds);
+        // 11 for 11 beats 10 for it; 10 for 8 is as far off as 10 for it.
+        let beats = |published: &Published<'_>| {
+            let test = Test::Near {
+                figure: String::new(),
+                curves: vec![],
+                x: vec![published.point.x.clone()],
+                mean_error_percent: Some(100.0),
+                mean_error: None,
+                constant_at: Some(X::Number(1.0)),
+            };
+            judge(&test, &MADE, &[value(0, "a", 8.0), value(1, "b", 11.0)]).holds
+        };
+        assert!(beats(&value(1, "b", 11.0)) && !beats(&value(0, "a", 8.0)));
     }
 }

@@ -13,7 +13,7 @@ use steelyard_simulator::units::Nanoseconds;
 use crate::SYSTEMS;
 use crate::file::{
     CalibrationFile, Claim, ExperimentFile, Figure, Matrix, Metric, Parameter, PublishedFile,
-    Table, Test, TimeMeasure, VariantEntry, X,
+    Statement, Table, Test, TimeMeasure, VariantEntry, X,
 };
 use crate::lab::Lab;
 
@@ -38,6 +38,8 @@ pub struct Experiment {
     pub(crate) file: ExperimentFile,
     /// What is run.
     pub variants: Vec<Variant>,
+    /// Everything that the publication says in numbers or comparisons.
+    pub statements: Vec<Statement>,
     /// What was published and is checked.
     pub(crate) published: Vec<Table>,
     /// What was published and used to fit parameters.
@@ -105,7 +107,7 @@ impl Experiment {
         let published = source("published.toml")?;
         let calibration = source("calibration.toml")?;
         let file: ExperimentFile = parse(&main)?;
-        let PublishedFile { table: tables } = parse(&published)?;
+        let PublishedFile { statement: statements, table: tables } = parse(&published)?;
         let CalibrationFile { parameter: parameters, table: calibrated } = parse(&calibration)?;
 
         let mut variants: Vec<Variant> = vec![];
@@ -142,6 +144,7 @@ impl Experiment {
             name: files.name.to_owned(),
             file,
             variants,
+            statements,
             published: tables,
             calibrated,
             parameters,
@@ -153,6 +156,7 @@ impl Experiment {
         experiment.check(&main)?;
         experiment.check_tables(&published, &experiment.published)?;
         experiment.check_tables(&calibration, &experiment.calibrated)?;
+        experiment.check_statements(&main, &published)?;
         experiment.check_calibration(&calibration, &main, &source)?;
         Ok(experiment)
     }
@@ -160,7 +164,7 @@ impl Experiment {
     /// Only the variants that claims are about: less to run.
     #[must_use]
     pub fn of_claims(mut self) -> Experiment {
-        let tests = || self.file.claim.iter().map(|claim| &claim.test);
+        let tests = || self.claims().map(|(_, claim)| &claim.test);
         let named = tests().flat_map(Test::variants).map(|(_, variant)| variant.to_owned());
         let published = tests().flat_map(|test| self.published_values(test));
         let used: BTreeSet<_> = named.chain(published.map(|value| value.point.variant)).collect();
@@ -242,8 +246,8 @@ impl Experiment {
                 }
             }
         }
-        for (index, claim) in self.file.claim.iter().enumerate() {
-            checker.claim(&["claim".to_owned(), index.to_string()], claim)?;
+        for (path, claim) in self.claims() {
+            checker.claim(&path, claim)?;
         }
         if let Some(matrix) = &self.file.matrix {
             let path = ["matrix".to_owned()];
@@ -327,14 +331,14 @@ impl Experiment {
             );
             return Err(Diagnostic::of_file(&calibration.name, message));
         }
-        for (index, claim) in self.file.claim.iter().enumerate() {
+        for (path, claim) in self.claims() {
             let metric = claim.test.metric();
             let is_fitted = |variant: &str| {
                 fitted.iter().any(|(told, where_told, _)| *told == metric && where_told == variant)
             };
             let variants = claim.test.variants();
             if !variants.is_empty() && variants.iter().all(|(_, variant)| is_fitted(variant)) {
-                let path = ["claim", &index.to_string(), "test"];
+                let path = [path[0].as_str(), path[1].as_str(), "test"];
                 let message = "a parameter was fitted on this: it checks nothing".to_owned();
                 return Err(error(main, &path, message));
             }
@@ -482,7 +486,7 @@ impl Checker<'_> {
             Test::Bounds { at_least, at_most, .. } | Test::Ratio { at_least, at_most, .. } => {
                 limits([*at_least, *at_most])?;
             }
-            Test::Near { figure, curves, x, mean_error, mean_error_percent } => {
+            Test::Near { figure, curves, x, mean_error, mean_error_percent, constant_at } => {
                 limits([*mean_error, *mean_error_percent])?;
                 let tables =
                     self.experiment.published.iter().filter(|table| table.figure == *figure);
@@ -505,7 +509,12 @@ impl Checker<'_> {
                         ));
                     }
                 }
-                for place in x {
+                let fitted =
+                    self.experiment.calibrated.iter().filter(|table| table.figure == *figure);
+                let constant = constant_at
+                    .iter()
+                    .filter(|place| !fitted.clone().any(|table| table.x.contains(place)));
+                for place in x.iter().chain(constant) {
                     if !tables.clone().any(|table| table.x.contains(place)) {
                         return Err(self.error(
                             &path,

@@ -33,9 +33,12 @@ pub struct ExperimentFile {
     /// What is drawn.
     #[serde(default)]
     pub figure: Vec<Figure>,
-    /// What was reported.
+    /// What the publication claims.
     #[serde(default)]
     pub claim: Vec<Claim>,
+    /// What it does not: the project's own claims.
+    #[serde(default)]
+    pub ours: Vec<Claim>,
     /// The five systems on this experiment.
     #[serde(default)]
     pub matrix: Option<Matrix>,
@@ -197,6 +200,9 @@ pub struct Curve {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedFile {
+    /// Everything that the publication says in numbers or comparisons.
+    #[serde(default)]
+    pub statement: Vec<Statement>,
     /// What was published and is checked.
     #[serde(default)]
     pub table: Vec<Table>,
@@ -212,6 +218,36 @@ pub struct CalibrationFile {
     /// What was published and used for that. None of it is checked.
     #[serde(default)]
     pub table: Vec<Table>,
+}
+
+/// A number or a comparison of a publication: what it found, or what it set.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// Unique in the experiment; claims name it.
+    pub name: String,
+    /// Page, section, figure or table.
+    pub source: String,
+    /// What it says.
+    pub says: String,
+    /// The figure whose tables have its values ...
+    #[serde(default)]
+    pub figure: Option<String>,
+    /// ... and the curve.
+    #[serde(default)]
+    pub curve: Option<String>,
+    /// Of what was set: the file that has it, a colon, and what there.
+    #[serde(default)]
+    pub here: Option<String>,
+    /// How that differs from what was set.
+    #[serde(default)]
+    pub differs: Option<String>,
+    /// Why nothing is claimed of what was found ...
+    #[serde(default)]
+    pub no_claim_yet: Option<String>,
+    /// ... or why it cannot be reproduced.
+    #[serde(default)]
+    pub not_reproducible: Option<String>,
 }
 
 /// Published figures as they were printed.
@@ -242,14 +278,15 @@ pub struct Parameter {
     pub fitted_on: String,
 }
 
-/// A statement of the publication and how it is tested.
+/// Something that is claimed, and how it is tested.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The statement.
     pub says: String,
-    /// Where it stands.
-    pub source: String,
+    /// The statements of `published.toml` that it is about; none of ours.
+    #[serde(default)]
+    pub of: Vec<String>,
     /// What must be so.
     pub test: Test,
     /// Why it is known not to hold.
@@ -335,6 +372,9 @@ pub enum Test {
         /// Mean of |measured - published| in the metric's unit, at most.
         #[serde(default)]
         mean_error: Option<f64>,
+        /// And less than if every curve stayed at what was published of it here.
+        #[serde(default)]
+        constant_at: Option<X>,
     },
 }
 

@@ -13,14 +13,16 @@ mod lab;
 mod measure;
 mod outcome;
 mod run;
+mod statement;
 
 pub use experiment::{Experiment, Files, Variant, named, names};
-pub use file::{Better, Known, X};
+pub use file::{Better, Known, Statement, X};
 pub use lab::{LabFigure, LabOutcome, LabRow, Machine};
 pub use measure::Spread;
 pub use outcome::{
     Cell, ClaimOutcome, CurveOutcome, FigureOutcome, Figures, MatrixOutcome, MetricOutcome,
-    Outcome, PointOutcome, Reproduction, State, SystemOutcome, VariantOutcome,
+    Outcome, PointOutcome, Reproduction, Settled, State, StatementOutcome, SystemOutcome,
+    VariantOutcome,
 };
 pub use run::run;
 

@@ -76,8 +76,10 @@ pub struct Outcome {
     pub variants: Vec<VariantOutcome>,
     /// What is drawn.
     pub figures: Vec<FigureOutcome>,
-    /// What was claimed.
+    /// What was claimed: by the publication, then by us.
     pub claims: Vec<ClaimOutcome>,
+    /// What has become of everything that the publication says.
+    pub statements: Vec<StatementOutcome>,
     /// The five systems on this experiment.
     pub matrix: Option<MatrixOutcome>,
     /// Scaled down, in real hosts.
@@ -163,7 +165,7 @@ pub struct PointOutcome {
 pub struct ClaimOutcome {
     /// The statement.
     pub says: String,
-    /// Where it stands.
+    /// Where it stands in the publication; empty for ours.
     pub source: String,
     /// Whether it holds.
     pub state: State,
@@ -173,6 +175,45 @@ pub struct ClaimOutcome {
     pub measured: Vec<Figures>,
     /// Why it is known not to hold.
     pub known: Option<Known>,
+}
+
+/// A statement of a publication.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatementOutcome {
+    /// Name.
+    pub name: String,
+    /// Page, section, figure or table.
+    pub source: String,
+    /// What it says.
+    pub says: String,
+    /// The values that tables have of it.
+    pub values: Vec<f64>,
+    /// What has become of it.
+    pub settled: Settled,
+    /// Of what was set: where it is.
+    pub here: Option<String>,
+    /// How that differs, or why nothing is claimed.
+    pub reason: Option<String>,
+    /// Of what is claimed: the indices of its claims.
+    pub claims: Vec<usize>,
+}
+
+/// What has become of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    /// All its claims hold.
+    Holds,
+    /// One of them does not.
+    DoesNotHold,
+    /// Nothing is claimed of it.
+    NoClaimYet,
+    /// It cannot be reproduced.
+    NotReproducible,
+    /// It was set, and is so here.
+    Followed,
+    /// It was set, and is otherwise here.
+    Differs,
 }
 
 /// Something measured for a claim.
@@ -307,11 +348,11 @@ impl Outcome {
             })
             .collect();
         let measured = Runs { experiment, variants: &variants, units: &metrics };
-        let claims = file.claim.iter().map(|claim| {
+        let claims = experiment.claims().map(|(_, claim)| {
             let verdict = judge(&claim.test, &measured, &experiment.published_values(&claim.test));
             ClaimOutcome {
                 says: claim.says.clone(),
-                source: claim.source.clone(),
+                source: experiment.source_of(claim),
                 state: match (verdict.holds, &claim.known) {
                     (true, None) => State::Holds,
                     (false, None) => State::Fails,
@@ -323,6 +364,7 @@ impl Outcome {
                 known: claim.known.clone(),
             }
         });
+        let claims: Vec<_> = claims.collect();
         Outcome {
             name: experiment.name.clone(),
             title: file.title.clone(),
@@ -330,7 +372,8 @@ impl Outcome {
             open: file.open.clone(),
             switches: file.switches.clone(),
             tolerances: file.tolerances.clone(),
-            claims: claims.collect(),
+            statements: experiment.settled(&claims),
+            claims,
             figures: figures(experiment, &measured),
             matrix: matrix(experiment, &measured),
             lab: experiment.lab.as_ref().map(|lab| lab.outcome(of_lab)),
@@ -343,13 +386,17 @@ impl Outcome {
 impl Experiment {
     /// The values of `published.toml` that a test of a figure is about; none for other tests.
     pub(crate) fn published_values(&self, test: &crate::file::Test) -> Vec<Published<'_>> {
-        let crate::file::Test::Near { figure: name, .. } = test else { return vec![] };
+        let crate::file::Test::Near { figure: name, constant_at, .. } = test else { return vec![] };
         let mut values = vec![];
         for figure in self.file.figure.iter().filter(|figure| figure.name == *name) {
             for curve in &figure.curve {
                 for point in self.points(figure, curve) {
                     if let Some(value) = value_at(&self.published, name, &curve.name, point.x) {
-                        values.push(Published { curve: &curve.name, point, value });
+                        let constant = constant_at.as_ref().and_then(|x| {
+                            let at = |tables| value_at(tables, name, &curve.name, x);
+                            at(&self.published).or_else(|| at(&self.calibrated))
+                        });
+                        values.push(Published { curve: &curve.name, point, value, constant });
                     }
                 }
             }

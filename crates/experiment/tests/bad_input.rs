@@ -23,7 +23,7 @@ metric = "share"
 curve = [{ name = "guest", variant = "weight {x}" }]
 [[claim]]
 says = "more weight, more time"
-source = "made up"
+of = ["more"]
 test.increasing = { metric = "share", variants = ["weight 128", "weight 512"] }
 "#;
 const SCENARIO: &str = r#"
@@ -39,8 +39,28 @@ name = "other"
 workload.busy = {}
 "#;
 const TABLE: &str = "[[table]]\nfigure = \"shares\"\nsource = \"made up\"\n";
+const LIST: &str = r#"
+[[statement]]
+name = "more"
+source = "made up"
+says = "more is more"
+"#;
+const OF_CURVE: &str = r#"
+[[statement]]
+name = "guest"
+source = "made up"
+says = "the guest's shares"
+no_claim_yet = "none is needed"
+figure = "shares"
+curve = "guest"
+"#;
 
 fn read(experiment: &str, published: &str, calibration: &str) -> Result<Experiment, String> {
+    let listed = if published.is_empty() && calibration.is_empty() { "" } else { OF_CURVE };
+    read_list(experiment, &format!("{LIST}{listed}{published}"), calibration)
+}
+
+fn read_list(experiment: &str, published: &str, calibration: &str) -> Result<Experiment, String> {
     let texts = [
         ("experiment.toml", experiment),
         ("published.toml", published),
@@ -148,6 +168,27 @@ fn fitted_parameters_are_what_they_are_said_to_be() {
 }
 
 #[test]
+fn everything_that_was_published_is_listed() {
+    let refused = |list: &str| read_list(EXPERIMENT, list, "").unwrap_err();
+    shows(&refused(&LIST.replace("\"more\"", "\"mroe\"")), &["did you mean `mroe`?", ":21:"]);
+    shows(&refused(&format!("{LIST}{LIST}")), &["there are two of this name", "published.toml:8:"]);
+    let unclaimed = LIST.replace("\"more\"", "\"other\"");
+    shows(&refused(&format!("{LIST}{unclaimed}")), &["`other`: it has one of: a claim"]);
+    let with = |line: &str| refused(&format!("{LIST}{line}"));
+    shows(&with("no_claim_yet = \"none\"\n"), &["`more`: it has one of"]);
+    shows(&with("differs = \"slower\"\n"), &["`here` is missing"]);
+    shows(&with("figure = \"shares\"\n"), &["come together"]);
+    shows(&with("figure = \"shares\"\ncurve = \"guest\"\n"), &["no table has values"]);
+    let table = format!("{TABLE}x = [128]\nvalues = {{ guest = [33] }}\n");
+    shows(&with(&table), &["no statement has the values of `guest` of `shares`"]);
+    let claim = |from: &str, to: &str| {
+        read_list(&EXPERIMENT.replacen(from, to, 1), LIST, "").expect_err(to)
+    };
+    shows(&claim("of = [\"more\"]\n", ""), &["`ours` is of none"]);
+    shows(&claim("[[claim]]", "[[ours]]"), &["`ours` is of none"]);
+}
+
+#[test]
 fn what_real_hosts_gave_is_of_known_things() {
     let lab = SCENARIO.to_owned() + "[[policy]]\npolicy = \"credit\"\n";
     let read = |machine: &str, policy: &str, domain: &str| {
@@ -157,7 +198,7 @@ fn what_real_hosts_gave_is_of_known_things() {
         );
         let texts = [
             ("experiment.toml", EXPERIMENT),
-            ("published.toml", ""),
+            ("published.toml", LIST),
             ("calibration.toml", ""),
             ("one.toml", SCENARIO),
             ("lab.toml", &lab),

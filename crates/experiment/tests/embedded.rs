@@ -3,6 +3,8 @@
 //! claims are in the state that it says.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use steelyard_experiment::{Experiment, Reproduction, SYSTEMS, State, named, names, run};
 
@@ -17,6 +19,24 @@ fn there_is_one_for_each_publication() {
     published.sort_unstable();
     assert_eq!(published.to_vec(), names());
     assert_eq!(SEEDS.map(|(name, _)| name).to_vec(), names());
+}
+
+/// What was set stands where the list says: the file is there, and has each single word that is named.
+#[test]
+fn what_was_set_is_where_the_list_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for experiment in names().into_iter().map(of) {
+        for statement in &experiment.statements {
+            let Some(here) = &statement.here else { continue };
+            let Some((file, what)) = here.split_once(": ") else { panic!("{here}: of what file?") };
+            let text = fs::read_to_string(root.join(file))
+                .unwrap_or_else(|error| panic!("{}: {file}: {error}", experiment.name));
+            for word in what.split(", ").filter(|word| !word.contains(' ')) {
+                let word = word.trim_end_matches("()");
+                assert!(text.contains(word), "{}: {file} has no `{word}`", experiment.name);
+            }
+        }
+    }
 }
 
 /// Seeds of each: the ten of `steelyard reproduce`, or as many as give the same states.

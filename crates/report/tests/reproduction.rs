@@ -9,7 +9,7 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use steelyard_boundary::output::Output;
-use steelyard_experiment::{Reproduction, State};
+use steelyard_experiment::{Reproduction, Settled, State};
 use steelyard_report::{
     REPRODUCTION_FILES, Style, reproduction_table, write_reproduction, write_reproduction_json,
 };
@@ -30,6 +30,21 @@ fn states_are_told_apart() {
     assert_eq!(states, [State::Holds, State::Fails, State::Known, State::Turned]);
     let unexpected: Vec<_> = reproduction.unexpected().map(|(_, claim)| claim.state).collect();
     assert_eq!(unexpected, [State::Fails, State::Turned]);
+    let statements = &reproduction.experiments[0].statements;
+    let settled: Vec<_> = statements.iter().map(|s| s.settled).collect();
+    assert_eq!(
+        settled,
+        [
+            Settled::Holds,
+            Settled::DoesNotHold,
+            Settled::Followed,
+            Settled::Differs,
+            Settled::NoClaimYet,
+            Settled::NotReproducible,
+        ]
+    );
+    assert_eq!(statements[0].values, [30.0, 40.0]);
+    assert_eq!(statements[1].claims, [1, 2]);
     for width in [40, 80, 200] {
         let text = reproduction_table(&reproduction, Style { width, color: false });
         assert!(!text.contains('\x1b'));
@@ -44,6 +59,8 @@ fn states_are_told_apart() {
                 "43.2 %",
                 "31.4 ms",
                 "does not run it",
+                "not reproducible here",
+                "(ours)",
             ] {
                 assert!(text.contains(piece), "`{piece}` is missing in\n{text}");
             }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use maud::{Markup, html};
 use steelyard_experiment::{ClaimOutcome, LabOutcome, Outcome, Reproduction, State};
 
-use super::{LAB, STATES, hosts, matrix, measured, sign, spread, state};
+use super::{LAB, LIST, OURS, STATES, hosts, matrix, measured, said, settled, sign, spread, state};
 use crate::format::with_unit;
 use crate::html::{Page, drawn};
 
@@ -24,6 +24,8 @@ pub fn write_html(reproduction: &Reproduction, mut writer: impl Write) -> io::Re
             (reasons(reproduction))
             h3 { "How many claims hold" }
             div .scroll { (counts(reproduction)) }
+            h3 { (LIST) }
+            div .scroll { (counted(reproduction)) }
         }
         @for (index, outcome) in reproduction.experiments.iter().enumerate() {
             (experiment(index, outcome, reproduction.seeds))
@@ -69,20 +71,70 @@ fn experiment(index: usize, outcome: &Outcome, seeds: u64) -> Markup {
                 }
             }
             h3 { "Claims" }
-            table .claims {
-                thead {
-                    tr { @for title in ["", "Claim", "Published", "Measured"] {
-                        th scope="col" { (title) }
-                    } }
-                }
-                @for claim in &outcome.claims { (claim_rows(claim)) }
+            (claims(super::claims(outcome, false)))
+            @if super::claims(outcome, true).next().is_some() {
+                h3 { (OURS) }
+                (claims(super::claims(outcome, true)))
             }
+            (statements(outcome))
             @if let Some(lab) = &outcome.lab { (real_hosts(lab)) }
             (list("Switches in use", &outcome.switches))
             (list("What the publication left open", &outcome.open))
             @if let Some(tolerances) = &outcome.tolerances {
                 h3 { "Tolerances" } p { (tolerances) }
             }
+        }
+    }
+}
+
+fn claims<'a>(claims: impl Iterator<Item = &'a ClaimOutcome>) -> Markup {
+    html! {
+        table .claims {
+            thead {
+                tr { @for title in ["", "Claim", "Expected", "Measured"] {
+                    th scope="col" { (title) }
+                } }
+            }
+            @for claim in claims { (claim_rows(claim)) }
+        }
+    }
+}
+
+/// Everything that the publication says, and what became of it.
+fn statements(outcome: &Outcome) -> Markup {
+    html! {
+        details {
+            summary { "Everything that the publication says, and what became of it" }
+            div .scroll {
+                table {
+                    thead { tr { @for title in ["Where", "What it says", "Verdict", "Here, or why not"] {
+                        th scope="col" { (title) }
+                    } } }
+                    tbody { @for statement in &outcome.statements {
+                        tr {
+                            th scope="row" { (statement.source) }
+                            td { (said(statement)) }
+                            td { (settled(statement.settled)) }
+                            td {
+                                @for text in statement.here.iter().chain(&statement.reason) {
+                                    div { (text) }
+                                }
+                            }
+                        }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+/// What became of all statements, counted.
+fn counted(reproduction: &Reproduction) -> Markup {
+    let (header, rows) = super::list(reproduction);
+    html! {
+        table {
+            thead { tr { @for title in &header { th scope="col" { (title) } } } }
+            tbody { @for row in &rows { tr { @for cell in row { td { (cell) } } } } }
         }
     }
 }

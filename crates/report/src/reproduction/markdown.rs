@@ -3,12 +3,15 @@
 
 use std::io::{self, Write};
 
-use steelyard_experiment::{LabOutcome, MatrixOutcome, Outcome, Reproduction, SystemOutcome};
+use steelyard_experiment::{
+    ClaimOutcome, LabOutcome, MatrixOutcome, Outcome, Reproduction, StatementOutcome, SystemOutcome,
+};
 
 use super::matrix::{self, Verdict};
-use super::{LAB, hosts, measured, spread, state};
+use super::{LAB, LIST, OURS, hosts, measured, said, settled, spread, state, told};
 
-/// Writes `tables.md`: the matrix, each system on every experiment, the claims of each experiment.
+/// Writes `tables.md`: the matrix, each system on every experiment, what became of what each
+/// publication says, the claims of each experiment.
 ///
 /// # Errors
 /// Those of `writer`.
@@ -36,6 +39,13 @@ pub fn write_markdown(reproduction: &Reproduction, mut writer: impl Write) -> io
         for index in 0..first.systems.len() {
             system(&mut writer, &columns, index)?;
         }
+    }
+    writeln!(writer, "\n# {LIST}\n")?;
+    let (header, rows) = super::list(reproduction);
+    table(&mut writer, [header].into_iter().chain(rows))?;
+    for outcome in &reproduction.experiments {
+        writeln!(writer, "\n# List of {}\n", outcome.name)?;
+        statements(&mut writer, outcome)?;
     }
     writeln!(writer, "\n# Claims")?;
     for outcome in &reproduction.experiments {
@@ -83,28 +93,77 @@ fn system(
 
 fn claims(writer: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     writeln!(writer, "\n### {}\n", outcome.name)?;
-    row(writer, "Claim", ["Published", "Measured", "State"].map(str::to_owned))?;
+    claim_rows(writer, super::claims(outcome, false))?;
+    if super::claims(outcome, true).next().is_some() {
+        writeln!(writer, "\n{OURS}:\n")?;
+        claim_rows(writer, super::claims(outcome, true))?;
+    }
+    outcome.lab.as_ref().map_or(Ok(()), |lab| real_hosts(writer, lab))
+}
+
+fn claim_rows<'a>(
+    writer: &mut impl Write,
+    claims: impl Iterator<Item = &'a ClaimOutcome>,
+) -> io::Result<()> {
+    row(writer, "Claim", ["Expected", "Measured", "State"].map(str::to_owned))?;
     row(writer, "---", ["---"; 3].map(str::to_owned))?;
-    for claim in &outcome.claims {
-        let mut says = format!("{} ({})", claim.says, claim.source);
+    for claim in claims {
+        let mut says = told(claim);
         if let Some(known) = &claim.known {
             says += &format!(" *{}*", known.because);
         }
         let measured = measured(&claim.measured).collect::<Vec<_>>().join("<br>");
         row(writer, &says, [claim.expected.clone(), measured, state(claim.state).to_owned()])?;
     }
-    outcome.lab.as_ref().map_or(Ok(()), |lab| real_hosts(writer, lab))
+    Ok(())
+}
+
+/// Everything that a publication says, in its order, and what became of it.
+fn statements(writer: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+    row(writer, "Where", ["What it says", "Here", "Verdict"].map(str::to_owned))?;
+    row(writer, "---", ["---"; 3].map(str::to_owned))?;
+    for statement in &outcome.statements {
+        let here = here(outcome, statement);
+        let verdict = format!("**{}**", settled(statement.settled));
+        row(writer, &statement.source, [said(statement), here, verdict])?;
+    }
+    Ok(())
+}
+
+/// Where what was set is, or what was measured of what was found, or why neither.
+fn here(outcome: &Outcome, statement: &StatementOutcome) -> String {
+    let place = statement.here.iter().map(|here| match here.split_once(':') {
+        Some((file, what)) => format!("[`{file}`](../../{file}):{what}"),
+        None => here.clone(),
+    });
+    let claims = statement.claims.iter().filter_map(|&index| outcome.claims.get(index));
+    let found = claims.flat_map(|claim| {
+        let says = match statement.claims.len() {
+            1 => format!("expected {}", claim.expected),
+            _ => format!("{}: {}, expected {}", claim.says, state(claim.state), claim.expected),
+        };
+        let known = claim.known.iter().map(|known| format!("*{}*", known.because));
+        std::iter::once(says).chain(measured(&claim.measured)).chain(known)
+    });
+    let reason = statement.reason.clone();
+    place.chain(found).chain(reason).collect::<Vec<_>>().join("<br>")
+}
+
+/// A table whose first row is its head.
+fn table(writer: &mut impl Write, mut rows: impl Iterator<Item = Vec<String>>) -> io::Result<()> {
+    let Some(header) = rows.next() else { return Ok(()) };
+    let rule = vec!["---".to_owned(); header.len()];
+    for cells in [header, rule].into_iter().chain(rows) {
+        row(writer, &cells[0], cells[1..].iter().cloned())?;
+    }
+    Ok(())
 }
 
 /// What real hosts gave.
 fn real_hosts(writer: &mut impl Write, lab: &LabOutcome) -> io::Result<()> {
     let (header, rows) = super::lab(lab);
     writeln!(writer, "\n{LAB} ({}).\n", hosts(lab))?;
-    let rule = vec!["---".to_owned(); header.len()];
-    for cells in [header, rule].into_iter().chain(rows) {
-        row(writer, &cells[0], cells[1..].iter().cloned())?;
-    }
-    Ok(())
+    table(writer, [header].into_iter().chain(rows))
 }
 
 fn row(

@@ -10,7 +10,8 @@ mod terminal;
 use std::io::{self, Write};
 
 use steelyard_experiment::{
-    Figures, LabFigure, LabOutcome, LabRow, Machine, Outcome, Reproduction, Spread, State,
+    ClaimOutcome, Figures, LabFigure, LabOutcome, LabRow, Machine, Outcome, Reproduction, Settled,
+    Spread, State, StatementOutcome,
 };
 
 use crate::format::with_unit;
@@ -54,9 +55,82 @@ fn sign(state: State) -> &'static str {
 /// The states in the order in which they are counted.
 const STATES: [State; 4] = [State::Holds, State::Known, State::Fails, State::Turned];
 
-/// How many claims are in each of [`STATES`].
+/// How many claims of the publication are in each of [`STATES`].
 fn counts(outcome: &Outcome) -> [usize; STATES.len()] {
-    STATES.map(|state| outcome.claims.iter().filter(|claim| claim.state == state).count())
+    STATES.map(|state| claims(outcome, false).filter(|claim| claim.state == state).count())
+}
+
+/// The claims of the publication, or ours.
+fn claims(outcome: &Outcome, ours: bool) -> impl Iterator<Item = &ClaimOutcome> {
+    outcome.claims.iter().filter(move |claim| claim.source.is_empty() == ours)
+}
+
+/// A claim, and where it stands.
+fn told(claim: &ClaimOutcome) -> String {
+    let source = if claim.source.is_empty() { "ours" } else { &claim.source };
+    format!("{} ({source})", claim.says)
+}
+
+/// Heads the claims that no publication makes.
+const OURS: &str = "Ours, of no publication";
+
+/// Heads what has become of everything that a publication says.
+const LIST: &str = "What became of what the publications say";
+
+/// What a publication says, with its values.
+fn said(statement: &StatementOutcome) -> String {
+    let values: Vec<_> = statement.values.iter().map(f64::to_string).collect();
+    match values.is_empty() {
+        true => statement.says.clone(),
+        false => format!("{}: {}", statement.says, values.join(", ")),
+    }
+}
+
+/// What has become of a statement, in words.
+fn settled(settled: Settled) -> &'static str {
+    match settled {
+        Settled::Holds => "holds",
+        Settled::DoesNotHold => "does not hold",
+        Settled::NoClaimYet => "no claim yet",
+        Settled::NotReproducible => "not reproducible here",
+        Settled::Followed => "set so",
+        Settled::Differs => "set otherwise",
+    }
+}
+
+/// What can become of a statement, in the order in which it is counted: of what was found, then of
+/// what was set.
+const SETTLED: [Settled; 6] = [
+    Settled::Holds,
+    Settled::DoesNotHold,
+    Settled::NoClaimYet,
+    Settled::NotReproducible,
+    Settled::Followed,
+    Settled::Differs,
+];
+
+/// The head and the rows of the count of all statements; the last row is their sum.
+fn list(reproduction: &Reproduction) -> (Vec<String>, Vec<Vec<String>>) {
+    let header = ["experiment", "statements", "values in tables"].map(str::to_owned).into_iter();
+    let header = header.chain(SETTLED.map(|of| settled(of).to_owned())).collect();
+    let counts = |outcome: &Outcome| -> Vec<usize> {
+        let statements = || outcome.statements.iter();
+        let values = statements().map(|statement| statement.values.len()).sum();
+        let of = |settled| statements().filter(|statement| statement.settled == settled).count();
+        [statements().count(), values].into_iter().chain(SETTLED.map(of)).collect()
+    };
+    let mut sum = vec![0; SETTLED.len() + 2];
+    let row = |name: &str, counts: &[usize]| {
+        std::iter::once(name.to_owned()).chain(counts.iter().map(usize::to_string)).collect()
+    };
+    let mut rows: Vec<Vec<String>> = vec![];
+    for outcome in &reproduction.experiments {
+        let counts = counts(outcome);
+        sum.iter_mut().zip(&counts).for_each(|(sum, count)| *sum += count);
+        rows.push(row(&outcome.name, &counts));
+    }
+    rows.push(row("all", &sum));
+    (header, rows)
 }
 
 /// The median, and least and greatest where they do not read the same.

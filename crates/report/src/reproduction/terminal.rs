@@ -7,7 +7,7 @@ use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use steelyard_experiment::{ClaimOutcome, Outcome, Reproduction, State};
 
 use super::matrix::{self, Verdict};
-use super::{LAB, STATES, counts, hosts, measured, sign, state};
+use super::{LAB, LIST, STATES, counts, hosts, measured, sign, state, told};
 use crate::format::lines;
 use crate::terminal::{Style, paint};
 
@@ -65,13 +65,12 @@ fn claim(out: &mut String, claim: &ClaimOutcome, style: Style) {
         State::Fails | State::Known => "31",
         State::Turned => "33",
     };
-    let says = format!("{} ({})", claim.says, claim.source);
-    for (index, line) in lines(&says, style.width.saturating_sub(2)).iter().enumerate() {
+    for (index, line) in lines(&told(claim), style.width.saturating_sub(2)).iter().enumerate() {
         let mark = if index == 0 { paint(style, sign(claim.state), color) } else { " ".to_owned() };
         let _ = writeln!(out, "{mark} {}", paint(style, line, "1"));
     }
     let _ = writeln!(out, "  {}", paint(style, state(claim.state), color));
-    labelled(out, "published", &claim.expected, style);
+    labelled(out, "expected", &claim.expected, style);
     for (index, line) in measured(&claim.measured).enumerate() {
         labelled(out, if index == 0 { "measured" } else { "" }, &line, style);
     }
@@ -94,15 +93,20 @@ fn labelled(out: &mut String, label: &str, text: &str, style: Style) {
     }
 }
 
-/// How many claims are in which state.
+/// How many claims of the publications are in which state, and what became of all they say.
 fn summary(out: &mut String, reproduction: &Reproduction, style: Style) {
     let mut table = new_table(style);
-    table.set_header(["claims"].into_iter().chain(STATES.map(state)).map(bold));
+    table.set_header(["claims of publications"].into_iter().chain(STATES.map(state)).map(bold));
     for outcome in &reproduction.experiments {
         let counts = counts(outcome).map(Cell::new);
         table.add_row(std::iter::once(Cell::new(&outcome.name)).chain(counts));
     }
     let _ = writeln!(out, "\n{table}");
+    let (header, rows) = super::list(reproduction);
+    let mut table = new_table(style);
+    table.set_header(header.iter().map(|title| bold(title)));
+    table.add_rows(rows);
+    let _ = writeln!(out, "\n{}\n{table}", paint(style, LIST, "1"));
 }
 
 fn matrix_table(out: &mut String, reproduction: &Reproduction, style: Style) {

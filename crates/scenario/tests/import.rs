@@ -12,6 +12,7 @@ use steelyard_recording::{
     Who,
 };
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
+use steelyard_simulator::config::Costs;
 use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
@@ -277,6 +278,20 @@ fn a_recording_by_hand() {
     let names: Vec<_> = run.domains.iter().map(|domain| domain.name.as_str()).collect();
     // Virtual machines first.
     assert_eq!(names, ["qemu-vm", "rcu_sched", "od: [2] d", "x: y pid=3"]);
+    // What was recorded has what its switches cost.
+    let Costs {
+        context_switch,
+        interrupt,
+        vm_exit,
+        cache_refill,
+        migration,
+        cache_migration,
+        socket_migration,
+        pause_loop_window: _,
+    } = loaded.setup.host.costs;
+    let switches = [context_switch, interrupt, vm_exit, cache_refill];
+    let ways = [migration, cache_migration, socket_migration];
+    assert!(switches.iter().chain(&ways).all(|cost| cost.0 == 0));
     // CPU 2 was idle until 10.6 ms.
     assert_eq!(run.pcpus[2].idle_ns, 10_600_000);
     let ms = |measure: &VcpuMeasure| {

@@ -694,7 +694,7 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
     text.push_str(
         "# What switches cost is in the recorded run times.\n\
          costs = { context_switch = \"0 ns\", interrupt = \"0 ns\", vm_exit = \"0 ns\", cache_refill = \"0 ns\", \
-         migration = \"0 ns\", socket_migration = \"0 ns\" }\n",
+         migration = \"0 ns\", cache_migration = \"0 ns\", socket_migration = \"0 ns\" }\n",
     );
     // Virtual machines are what is asked about.
     let mut processes: Vec<_> = recording.processes.iter().collect();

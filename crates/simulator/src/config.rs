@@ -46,6 +46,9 @@ pub struct Host {
     /// own scheduler, and else `beside`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
+    /// Time between ticks of the host's kernel (CONFIG_HZ=250): where such tasks run beside the vCPUs, a tick ends
+    /// their turns. 100 us .. 1 s.
+    pub tick: Nanoseconds,
     /// What things cost.
     pub costs: Costs,
     /// Network and disk.
@@ -61,6 +64,7 @@ impl Default for Host {
             caches_per_node: 1,
             threads_per_core: 1,
             others: None,
+            tick: Nanoseconds::from_ms(4),
             costs: Costs::default(),
             io: Io::default(),
         }

@@ -71,6 +71,8 @@ pub const DISK_MBYTE_PER_S: Range = range(1, 1_000_000);
 pub const VCPUS: Range = range(1, 1024);
 /// How urgent a task of the host is, in the kernel's numbers.
 pub const PRIORITY: Range = range(0, crate::priority::NICE_MOST as u64);
+/// Time between ticks of the host's kernel.
+pub const TICK_NS: Range = range(100_000, 1_000_000_000);
 /// Weight of a domain.
 pub const WEIGHT: Range = setting(setting_range!("weight"));
 /// All pCPUs of the largest host.

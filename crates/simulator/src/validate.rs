@@ -107,6 +107,7 @@ impl Setup {
             let problem = format!("{} pCPUs: a host has at most {most}", host.pcpus());
             return Err(path.error("cores_per_socket", problem));
         }
+        path.within("tick", host.tick, limits::TICK_NS)?;
         path.positive("costs.pause_loop_window", host.costs.pause_loop_window)?;
         path.range("io.link_mbit_per_s", host.io.link_mbit_per_s, limits::LINK_MBIT_PER_S)?;
         path.range("io.disk_mbyte_per_s", host.io.disk_mbyte_per_s, limits::DISK_MBYTE_PER_S)

@@ -661,10 +661,10 @@ fn who_wakes_for_little_waits_for_nobody() {
         napper.time.waited_ns
     };
     assert_eq!(waits(&setup, "credit2"), 0);
-    // Beside another that is as urgent it waits for a slice of that one at most, 200 times at most.
+    // Beside another that is as urgent it waits for a slice of that one and a tick at most, 200 times at most.
     setup.domains.push(tasks_of_the_host("other", 1, usual(120)));
     let waited_ns = waits(&setup, "credit2");
-    assert!((1..=200 * 3_000_000).contains(&waited_ns), "{waited_ns}");
+    assert!((1..=200 * 7_000_000).contains(&waited_ns), "{waited_ns}");
     setup.domains[1].host_tasks = Some(usual(0));
     assert_eq!(waits(&setup, "credit2"), 0);
     assert_eq!(waits(&setup, "fair"), 0);
@@ -718,4 +718,25 @@ fn ticks_that_find_something_else_are_made_up_for() {
     let worst_ns = run.domains[1].time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns);
     // A slice is 30 ms; a boost ends at the next tick.
     assert!(worst_ns < 60_000_000, "{worst_ns}");
+}
+
+/// Their slices of 3 ms end at a tick, and the vCPUs have as much then.
+#[test]
+fn a_tick_ends_the_turns_of_tasks_of_the_host() {
+    for (tick_ms, turn_ms) in [(1, 3), (2, 4), (4, 4), (5, 5), (10, 10)] {
+        let tick = Nanoseconds::from_ms(tick_ms);
+        let setup = Setup {
+            host: Host { costs: no_costs(), tick, ..Host::with_pcpus(1) },
+            domains: vec![
+                Domain::new("busy", 1).with_task(1, Busy::default()),
+                tasks_of_the_host("other", 1, usual(120)),
+            ],
+        };
+        let mut simulation =
+            Simulation::new(&setup, &Policy::named("credit2").unwrap(), 1).unwrap();
+        simulation.run_until(S);
+        let waits = &simulation.measure().domains[0].time.waits;
+        let worst = waits.worst.as_ref().unwrap();
+        assert_eq!(worst.length_ns, turn_ms * 1_000_000, "tick {tick_ms} ms");
+    }
 }

@@ -96,6 +96,7 @@ fn hosts() -> impl Strategy<Value = Host> {
             },
             threads_per_core,
             others: None,
+            tick: Host::default().tick,
             costs,
             io,
         },

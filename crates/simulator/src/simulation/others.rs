@@ -15,7 +15,8 @@ use crate::topology::{LEVELS, Level};
 
 use super::{EPOCH_NS, Simulation};
 
-/// Time that one gets at a time: ENGINE_OTHER_SLICE_NS, but real-time ones have no end.
+/// Time that one gets at a time, and from then on up to the next tick: ENGINE_OTHER_SLICE_NS, which the kernel looks at
+/// in no other moment (task_tick_scx()). Real-time ones have no end.
 const SLICE_NS: u64 = engine::OTHER_SLICE_NS;
 
 /// Such a task. It has a number among the vCPUs, too, of which the engine knows nothing.
@@ -53,6 +54,7 @@ struct Turns {
 pub(super) struct Others {
     /// The usual ones run beside the vCPUs, too.
     beside: bool,
+    tick_ns: u64,
     tasks: Table<OfOther, Other>,
     lines: Vec<Line>,
     /// By pCPU; empty if there are no such tasks.
@@ -72,7 +74,8 @@ impl Others {
             // As in Linux's own scheduler.
             None => !(policy.discipline().name == "fair" && alone),
         };
-        let mut others = Others { beside, ..Others::default() };
+        let tick_ns = setup.host.tick.0;
+        let mut others = Others { beside, tick_ns, ..Others::default() };
         if setup.domains.iter().any(|domain| others.have(domain.host_tasks.as_ref())) {
             let line = || Line {
                 engine: engine::Line { time_ns: LINE_EPOCH_NS },
@@ -109,6 +112,12 @@ impl Others {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
+    }
+
+    /// When the slice is over that begins now: pCPUs tick together, as Linux has it.
+    fn slice_end_ns(&self, now_ns: u64) -> u64 {
+        let least_ns = now_ns.saturating_add(SLICE_NS);
+        least_ns.checked_next_multiple_of(self.tick_ns).unwrap_or(u64::MAX)
     }
 
     /// The pCPU chooses, whoever asked for that.
@@ -295,7 +304,7 @@ impl Simulation {
             self.run_other(pcpu, next);
         } else if goes_on {
             self.occupy(pcpu);
-            self.pcpus[pcpu].slice_end_ns = self.now_ns.saturating_add(SLICE_NS);
+            self.pcpus[pcpu].slice_end_ns = self.others.slice_end_ns(self.now_ns);
             self.arm(pcpu);
         } else {
             self.timers.cancel(pcpu.0);
@@ -352,18 +361,18 @@ impl Simulation {
         self.turn(vcpu, Status::Running);
         self.vcpus[vcpu].engine.ran_on = pcpu;
         let now = self.policy_now();
+        let slice_end_ns = self.others.slice_end_ns(self.now_ns);
         let number = self.vcpus[vcpu].other;
         let Others { tasks, lines, turns, .. } = &mut self.others;
         let other = &mut tasks[number];
         other.pcpu = pcpu;
-        let slice_ns = if other.class == Class::RealTime {
+        self.pcpus[pcpu].slice_end_ns = if other.class == Class::RealTime {
             u64::MAX
         } else {
             let line = &mut lines[other.engine.line as usize].engine;
             turns[pcpu.0 as usize].engine.start(line, &other.engine, now);
-            SLICE_NS
+            slice_end_ns
         };
-        self.pcpus[pcpu].slice_end_ns = self.now_ns.saturating_add(slice_ns);
         self.arm(pcpu);
     }
 

@@ -3,11 +3,13 @@
 
 use std::fmt::Write;
 
-use steelyard_report::{number, time};
+use steelyard_report::{lines, number, range, time};
 
 use crate::{Advice, Effect, Hurt, Plan, Proposal};
 
-/// So many of each are shown: 24 lines at most.
+/// Of a terminal as everybody has one. Commands are never broken: they are there to be copied.
+const COLUMNS: usize = 80;
+/// So many of each are shown: 24 lines at most, unless names are long.
 const HURT_SHOWN: usize = 3;
 const SETTINGS_SHOWN: usize = 2;
 const SCHEDULERS_SHOWN: usize = 1;
@@ -16,17 +18,14 @@ const COMMANDS_SHOWN: usize = 1;
 
 /// The advice about `input`.
 pub fn text(advice: &Advice, input: &str, all: bool) -> String {
-    let mut text = format!(
-        "{input}: {} pCPUs, {} VMs, under {}; {} runs of {} each\n",
-        advice.pcpus,
-        advice.domains,
-        advice.policy,
-        advice.runs,
-        time(advice.elapsed_ns as f64)
-    );
-    if let Some(error) = advice.error {
-        let _ = writeln!(text, "Replays are off by {}: what gains less is left out", number(error));
-    }
+    let Advice { pcpus, domains, policy, runs, .. } = advice;
+    let host = format!("{input}: {pcpus} pCPUs, {domains} VMs, under {policy}");
+    let mut text = wrapped(0, &host);
+    let runs = format!("{runs} runs of {} each", time(advice.elapsed_ns as f64));
+    let error = advice.error.map_or(String::new(), |error| {
+        format!("; replays are off by {}: what gains less is left out", number(error))
+    });
+    text.push_str(&wrapped(0, &(runs + &error)));
     if advice.hurt.is_empty() {
         text.push_str(
             "Nothing to gain: everybody gets what they are due, and nobody waits long.\n",
@@ -71,6 +70,16 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
     text
 }
 
+/// In lines that fit; those that go on are further in.
+fn wrapped(indent: usize, text: &str) -> String {
+    let mut all = String::new();
+    for (number, line) in lines(text, COLUMNS - indent - 2).iter().enumerate() {
+        let indent = if number == 0 { indent } else { indent + 2 };
+        let _ = writeln!(all, "{:indent$}{line}", "");
+    }
+    all
+}
+
 /// Places count from 1.
 fn list<T>(text: &mut String, items: &[T], most: usize, say: impl Fn(usize, &T) -> String) {
     for (index, item) in items.iter().take(most).enumerate() {
@@ -94,15 +103,14 @@ fn say_hurt(hurt: &Hurt) -> String {
     if hurt.spun_percent >= 5.0 {
         why.push(format!("it spins for {:.0} % of its time", hurt.spun_percent));
     }
-    format!(
-        "  {domain}: gets {} of the {} % of a CPU that it is due; waits up to {}\n     worst {} at {}; {}\n",
-        number(now.useful_percent),
-        number(*due_percent),
-        time(now.p99_ns),
-        time(now.worst_ns),
-        time(hurt.worst_at_ns as f64),
-        why.join("; ")
-    )
+    let (useful, due) = (number(now.useful_percent), number(*due_percent));
+    let (p99, worst) = (time(now.p99_ns), time(now.worst_ns));
+    let at = time(hurt.worst_at_ns as f64);
+    why.insert(0, format!("worst {worst} at {at}"));
+    let gets = format!(
+        "{domain}: gets {useful} of the {due} % of a CPU that it is due; waits up to {p99}"
+    );
+    wrapped(2, &gets) + &wrapped(5, &why.join("; "))
 }
 
 /// Of each step what part of the gain is reached with it.
@@ -112,7 +120,8 @@ fn say_plan(plan: &Plan, all: bool) -> String {
     for (place, step) in (1..).zip(&plan.steps) {
         let percent = 100.0 * step.gain / together.gain;
         let with = if place == 1 { "" } else { "with it " };
-        let _ = writeln!(text, "  {place}. {}: {with}{percent:.0} % of the gain", step.change);
+        let gain = format!("{place}. {}: {with}{percent:.0} % of the gain", step.change);
+        text.push_str(&wrapped(2, &gain));
         say_commands(&mut text, &step.commands, most(COMMANDS_SHOWN));
     }
     say_effects(&mut text, together, most(EFFECTS_SHOWN));
@@ -120,7 +129,7 @@ fn say_plan(plan: &Plan, all: bool) -> String {
 }
 
 fn say_proposal(place: usize, proposal: &Proposal, effects: usize, commands: usize) -> String {
-    let mut text = format!("  {place}. {}\n", proposal.change);
+    let mut text = wrapped(2, &format!("{place}. {}", proposal.change));
     say_effects(&mut text, proposal, effects);
     say_commands(&mut text, &proposal.commands, commands);
     text
@@ -133,7 +142,7 @@ fn say_effects(text: &mut String, proposal: &Proposal, effects: usize) {
                 more if more > 0 && index + 1 == effects => format!("; {more} more"),
                 _ => String::new(),
             };
-            let _ = writeln!(text, "     {sign} {}{more}", say_effect(effect));
+            text.push_str(&wrapped(5, &format!("{sign} {}{more}", say_effect(effect))));
         }
     }
 }
@@ -144,21 +153,18 @@ fn say_commands(text: &mut String, commands: &[String], most: usize) {
             more if more > 0 && index + 1 == most => format!("   # and {more} more like it"),
             _ => String::new(),
         };
-        let _ = writeln!(text, "       {command}{more}");
+        let _ = writeln!(text, "     {command}{more}");
     }
 }
 
+/// What there is now, and the least and the most of the runs then.
 fn say_effect(effect: &Effect) -> String {
-    let Effect { domain, now, then, useful_range, p99_range_ns } = effect;
+    let Effect { domain, now, then: _, useful_range: useful, p99_range_ns: p99 } = effect;
     format!(
-        "{domain}: gets {} -> {} % ({}..{}), waits {} -> {} ({}..{})",
+        "{domain}: gets {} -> {} %, waits {} -> {}",
         number(now.useful_percent),
-        number(then.useful_percent),
-        number(useful_range.0),
-        number(useful_range.1),
+        range(&number(useful.0), &number(useful.1)),
         time(now.p99_ns),
-        time(then.p99_ns),
-        time(p99_range_ns.0),
-        time(p99_range_ns.1)
+        range(&time(p99.0), &time(p99.1))
     )
 }

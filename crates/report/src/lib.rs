@@ -24,7 +24,7 @@ pub use change::{Change, Changed, DomainChange, Interval, Side};
 pub use change_text::change_table;
 pub use csv::write_csv;
 pub use files::{COMPARISON_FILES, REPRODUCTION_FILES, write_all, write_reproduction};
-pub use format::{number, time, with_unit};
+pub use format::{lines, number, time, with_unit};
 pub use html::{Page, chart, write_html};
 pub use overview::overview;
 pub use perfetto::write_perfetto;
@@ -36,5 +36,6 @@ pub use results::{
     Comparison, DomainSummary, HostSummary, Known, ParameterValue, PolicySummary, ReadError,
     Results, RunTrace,
 };
+pub use summary::range;
 pub use terminal::{Style, table};
 pub use windows::{Windows, WindowsError};

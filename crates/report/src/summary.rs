@@ -723,7 +723,7 @@ fn verdict(
         return Some(format!(
             "{title}: no policy differs from another by more than replays are off, or than seeds do ({} {})",
             figure.label,
-            spread_or_one(&text(best), &text(worst))
+            range(&text(best), &text(worst))
         ));
     }
     if ratio < ALIKE {
@@ -731,7 +731,7 @@ fn verdict(
             "{title}: all{} serve it alike ({} {})",
             if faulty.contains(&true) { " others" } else { "" },
             figure.label,
-            spread_or_one(&text(best), &text(worst))
+            range(&text(best), &text(worst))
         ));
     }
     let label = |policy: usize| &comparison.policies[policy].label;
@@ -805,7 +805,8 @@ fn longest_wait(comparison: &Comparison, group: &Group, worst: usize) -> Option<
     Some(reason)
 }
 
-fn spread_or_one(least: &str, greatest: &str) -> String {
+/// The same, or the one that both are.
+pub fn range(least: &str, greatest: &str) -> String {
     if least == greatest { least.to_owned() } else { spread(least, greatest) }
 }
 

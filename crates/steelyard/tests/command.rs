@@ -785,7 +785,7 @@ name = "tight fit"
 cap_percent = 30
 task = [{ workload.busy = {} }]
 [[domain]]
-name = "other"
+name = "another one, with a name as long as they are in practice"
 task = [{ workload.busy = {} }]
 [[policy]]
 policy = "credit2"
@@ -803,6 +803,11 @@ fn advice_names_cause_and_command() {
     assert!(said.contains("no cap for tight fit"), "{said}");
     assert!(said.contains("xl sched-credit2 -d 'tight fit' -c 0"), "{said}");
     assert!(said.lines().count() <= 24, "{said}");
+    let all = advice(&["--all"]);
+    // Commands are there to be copied.
+    let is_command = |line: &str| line.trim_start().starts_with("xl ");
+    let mut words = all.lines().filter(|line| !is_command(line));
+    assert!(words.all(|line| line.chars().count() <= 80), "{all}");
     assert_eq!(advice(&["--json", "-j", "1"]), advice(&["--json", "-j", "2"]));
     advice(&["--plan", "plan.toml"]);
     steelyard_apply::Plan::read(&directory.path().join("plan.toml")).unwrap();

@@ -186,7 +186,8 @@ pub fn trials(question: &Question, hurt: &[Hurt], now: &[Run]) -> Vec<Trial> {
     let mut culprits: Vec<usize> = vec![];
     for hurt in hurt.iter().take(VICTIMS) {
         let names = hurt.meanwhile.iter().map(|(name, _)| name);
-        let others = names.filter_map(|name| number(name)).filter(|other| !victims.contains(other));
+        let others = names.filter_map(|name| number(name));
+        let others = others.filter(|other| question.is_vm(*other) && !victims.contains(other));
         culprits.extend(others.take(CULPRITS));
     }
     culprits.sort_unstable();
@@ -213,7 +214,8 @@ pub fn trials(question: &Question, hurt: &[Hurt], now: &[Run]) -> Vec<Trial> {
 
 /// The weight in the middle of all.
 fn usual_weight(setup: &Setup) -> u32 {
-    let mut weights: Vec<_> = setup.domains.iter().map(|domain| domain.weight).collect();
+    let vms = setup.domains.iter().filter(|domain| domain.host_tasks.is_none());
+    let mut weights: Vec<_> = vms.map(|domain| domain.weight).collect();
     weights.sort_unstable();
     weights.get(weights.len() / 2).copied().unwrap_or_default()
 }

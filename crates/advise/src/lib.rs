@@ -42,6 +42,14 @@ pub struct Question<'a> {
     pub recorded: Option<&'a Run>,
 }
 
+impl Question<'_> {
+    /// Whether it is a virtual machine, not tasks of the host: whom these serve is not known, and nobody has commands
+    /// for them here. What they lose counts.
+    fn is_vm(&self, domain: usize) -> bool {
+        self.setup.domains.get(domain).is_some_and(|domain| domain.host_tasks.is_none())
+    }
+}
+
 /// Less than this, and a change is not worth telling: as much as a domain that gets a twentieth more of what it
 /// could use.
 const GAIN: f64 = 0.05;
@@ -64,7 +72,7 @@ pub struct Advice {
     pub elapsed_ns: u64,
     /// pCPUs of the host.
     pub pcpus: u32,
-    /// Domains of the host.
+    /// Virtual machines of the host.
     pub domains: usize,
     /// Of a recording: by how much the replays under the host's own scheduler are off, in the measure of gains.
     pub error: Option<f64>,
@@ -181,7 +189,7 @@ pub fn advise<E>(question: &Question, simulate: &mut Simulate<E>) -> Result<Advi
     let now = simulate(&[(question.setup, question.policy)])?.pop().unwrap_or_default();
     let yardsticks: Vec<_> = now.iter().map(|run| Yardstick::new(run, question.setup)).collect();
     let before: Vec<Vec<Harm>> = zip_harms(&yardsticks, &now);
-    let hurt = hurt(&now, &yardsticks, &before);
+    let hurt = hurt(question, &now, &yardsticks, &before);
     let error = question.recorded.map(|recorded| error(question, recorded, &yardsticks, &before));
     let mut advice = Advice {
         error,
@@ -189,7 +197,7 @@ pub fn advise<E>(question: &Question, simulate: &mut Simulate<E>) -> Result<Advi
         runs: now.len(),
         elapsed_ns: now.first().map_or(0, |run| run.elapsed_ns),
         pcpus: question.setup.host.pcpus(),
-        domains: question.setup.domains.len(),
+        domains: (0..question.setup.domains.len()).filter(|&it| question.is_vm(it)).count(),
         hurt,
         tried: 0,
         settings: vec![],
@@ -232,7 +240,8 @@ fn error(
 ) -> f64 {
     let pairs: Vec<_> = yardsticks.iter().zip(replayed).collect();
     let domains = recorded.domains.iter().filter_map(|domain| {
-        let index = question.setup.domains.iter().position(|known| known.name == domain.name)?;
+        let index = question.setup.domains.iter().position(|known| known.name == domain.name);
+        let index = index.filter(|&index| question.is_vm(index))?;
         Some(mean(&pairs, |(yardstick, replayed)| {
             let then = yardstick.harm(index, domain, recorded.elapsed_ns);
             let late = then.lateness - replayed[index].lateness;
@@ -284,11 +293,16 @@ fn standing(runs: &[Run], domain: usize) -> Standing {
     }
 }
 
-fn hurt(runs: &[Run], yardsticks: &[Yardstick], harms: &[Vec<Harm>]) -> Vec<Hurt> {
+fn hurt(
+    question: &Question,
+    runs: &[Run],
+    yardsticks: &[Yardstick],
+    harms: &[Vec<Harm>],
+) -> Vec<Hurt> {
     let Some(first) = runs.first() else { return vec![] };
     let harm = |domain: usize| mean(harms, |run| run[domain].total());
-    let mut hurt: Vec<_> =
-        (0..first.domains.len()).filter(|&domain| harm(domain) > HURTS).collect();
+    let is_hurt = |domain: &usize| question.is_vm(*domain) && harm(*domain) > HURTS;
+    let mut hurt: Vec<_> = (0..first.domains.len()).filter(is_hurt).collect();
     hurt.sort_by(|&a, &b| harm(b).total_cmp(&harm(a)));
     let one = |domain: usize| {
         let sum = |of: &dyn Fn(&steelyard_simulator::measure::TimeMeasure) -> u64| {
@@ -333,6 +347,12 @@ fn propose(
         let Change::Vcpus { domain, .. } = *change else { continue };
         // Its threads now wait for each other inside, where nobody sees it.
         for (after, before) in after.iter_mut().zip(before) {
+            after[domain].lateness = after[domain].lateness.max(before[domain].lateness);
+        }
+    }
+    for (after, before) in after.iter_mut().zip(before) {
+        for domain in (0..before.len()).filter(|&domain| !question.is_vm(domain)) {
+            after[domain].loss = after[domain].loss.max(before[domain].loss);
             after[domain].lateness = after[domain].lateness.max(before[domain].lateness);
         }
     }

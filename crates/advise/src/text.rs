@@ -72,10 +72,14 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
 
 /// In lines that fit; those that go on are further in.
 fn wrapped(indent: usize, text: &str) -> String {
-    let mut all = String::new();
-    for (number, line) in lines(text, COLUMNS - indent - 2).iter().enumerate() {
-        let indent = if number == 0 { indent } else { indent + 2 };
-        let _ = writeln!(all, "{:indent$}{line}", "");
+    let first = lines(text, COLUMNS - indent).swap_remove(0);
+    let rest = text[first.len()..].trim_start();
+    let mut all = format!("{:indent$}{first}\n", "");
+    if !rest.is_empty() {
+        let indent = indent + 2;
+        for line in lines(rest, COLUMNS - indent) {
+            let _ = writeln!(all, "{:indent$}{line}", "");
+        }
     }
     all
 }
@@ -107,9 +111,7 @@ fn say_hurt(hurt: &Hurt) -> String {
     let (p99, worst) = (time(now.p99_ns), time(now.worst_ns));
     let at = time(hurt.worst_at_ns as f64);
     why.insert(0, format!("worst {worst} at {at}"));
-    let gets = format!(
-        "{domain}: gets {useful} of the {due} % of a CPU that it is due; waits up to {p99}"
-    );
+    let gets = format!("{domain}: gets {useful} % of a CPU, is due {due} %; waits up to {p99}");
     wrapped(2, &gets) + &wrapped(5, &why.join("; "))
 }
 

@@ -516,3 +516,26 @@ fn one_cause_is_no_plan() {
     assert_eq!(advice.plan, None);
     assert_eq!(advice.to_apply().unwrap(), "[[domain]]\nname = \"a\"\ncap_percent = 0\n");
 }
+
+/// Tasks of the host are no virtual machines: they are not hurt, nobody is told to weigh or cap them, and what they lose
+/// counts.
+#[test]
+fn nobody_is_told_to_change_tasks_of_the_host() {
+    let compute = "vcpus = 4\ntask = [{ threads = 4, workload.busy = {} }]";
+    let naps = "task = [{ workload.busy = { compute = \"5 ms\", sleep = \"15 ms\" } }]";
+    let host = [
+        "name = \"planted\"\nlength = \"5 s\"\nseeds = 3\n",
+        &domain("rest", &format!("weight = 4096\nhost_tasks = {{}}\n{compute}")),
+        &domain("late", naps),
+        &policy("fair@eevdf", ""),
+    ];
+    let (advice, _) = advice(&host.concat());
+    assert_eq!(advice.domains, 1);
+    let hurt: Vec<_> = advice.hurt.iter().map(|hurt| hurt.domain.as_str()).collect();
+    assert_eq!(hurt, ["late"]);
+    assert!(!advice.settings.is_empty());
+    for setting in &advice.settings {
+        assert!(!setting.change.contains("rest"), "{}", setting.change);
+        assert!(setting.helps.iter().all(|effect| effect.domain == "late"), "{}", setting.change);
+    }
+}

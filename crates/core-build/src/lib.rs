@@ -5,6 +5,7 @@
 //! assembly tells their values, as for the Linux kernel's own assembly, and [`facts`] writes them for
 //! `steelyard_policy::twin!`, which refuses to compile with others. No C runs, so that this holds for any target.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::{env, fs};
 
@@ -33,11 +34,11 @@ pub fn core(file: &str) -> cc::Build {
     build
 }
 
-/// Writes `facts.rs`, with `FACTS: &[(&str, usize)]`: what this C file says, each by its name.
+/// Writes `facts.rs`, with `FACTS: &[(&str, usize)]`: what this C file says, each by its name; and returns that.
 ///
 /// # Panics
 /// If the file does not compile: a build script has no other way to say so.
-pub fn facts(file: &str) {
+pub fn facts(file: &str) -> HashMap<String, usize> {
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let assembly = Path::new(&out).join("facts.s");
     let mut compiler = core(file).get_compiler().to_command();
@@ -49,6 +50,7 @@ pub fn facts(file: &str) {
     let constant = format!("const FACTS: &[(&str, usize)] = &{facts:?};\n");
     fs::write(Path::new(&out).join("facts.rs"), constant)
         .expect("cargo's directory can be written");
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Of a line as `.ascii "->NAME VALUE"`, the value as the machine's assembler takes it.

@@ -520,6 +520,11 @@ impl fmt::Display for Policy {
 }
 
 impl Parameters {
+    /// Number of the discipline, as [`Discipline::id`] is.
+    pub fn discipline(&self) -> usize {
+        self.discipline as usize
+    }
+
     /// Which pCPUs share a run queue.
     pub fn scope(&self) -> Scope {
         match ffi::sy_scope(self) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The C boundary of the engine: the structs of `policy/engine/state.h` and of `host.c`, and the calls of `host.c`.
+//! The C boundary of the engine: the structs of `policy/engine/state.h` and of `host.c`, and the calls of `host.c`
+//! and `others.c`.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -249,40 +250,45 @@ twin!(FACTS, Tables, "simulated_tables": vcpus, domains, queues, pcpus, vcpu_byt
 pub(crate) const VCPU_ALLOWED: usize = ffi::find(FACTS, "simulated_vcpu.allowed");
 pub(crate) const VCPU_PREFERRED: usize = ffi::find(FACTS, "simulated_vcpu.preferred");
 
-// Contract of each: `host` is that of a `Simulation` with `policy`, `simulation` and `tables` set, and every number is of
-// something that is there. It calls back (`simulation/host.rs`), keeps no pointer, and is defined for every time.
+/// `struct simulated_calls`: what the simulator calls, of one discipline. Contract of each: `host` is that of a
+/// `Simulation` with `policy`, of that discipline, `simulation` and `tables` set, and every number is of something that
+/// is there. It calls back (`simulation/host.rs`), keeps no pointer, and is defined for every time.
+#[repr(C)]
+pub(crate) struct Calls {
+    pub begin: unsafe extern "C" fn(*mut Host),
+    pub queue_begin: unsafe extern "C" fn(*mut Host, QueueNumber),
+    pub domain_begin:
+        unsafe extern "C" fn(*mut Host, DomainNumber, &Settings, vcpus: u64, now: u64),
+    pub vcpu_begin:
+        unsafe extern "C" fn(*mut Host, VcpuNumber, DomainNumber, index: u32, PcpuNumber, now: u64),
+    pub wake: unsafe extern "C" fn(*mut Host, VcpuNumber, now: u64),
+    pub block: unsafe extern "C" fn(*mut Host, PcpuNumber, now: u64),
+    pub spin: unsafe extern "C" fn(*mut Host, PcpuNumber, now: u64),
+    pub interrupt_pcpu: unsafe extern "C" fn(*mut Host, PcpuNumber),
+    pub choose: unsafe extern "C" fn(*mut Host, PcpuNumber, now: u64) -> u64,
+    pub occupy: unsafe extern "C" fn(*mut Host, PcpuNumber, now: u64),
+    pub balance_queue: unsafe extern "C" fn(*mut Host, QueueNumber, now: u64),
+    pub tick_of: unsafe extern "C" fn(*mut Host, PcpuNumber, now: u64),
+    pub vcpu_timer_of: unsafe extern "C" fn(*mut Host, VcpuNumber, now: u64),
+    pub domain_timer_of: unsafe extern "C" fn(*mut Host, DomainNumber, now: u64),
+    pub account: unsafe extern "C" fn(*mut Host, now: u64),
+    pub sample_all: unsafe extern "C" fn(*mut Host, now: u64),
+}
+
+twin!(FACTS, Calls, "simulated_calls": begin, queue_begin, domain_begin, vcpu_begin, wake, block, spin, interrupt_pcpu,
+    choose, occupy, balance_queue, tick_of, vcpu_timer_of, domain_timer_of, account, sample_all);
+
+include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+
+/// Those of the discipline of this policy.
+pub(crate) fn calls(policy: &Parameters) -> &'static Calls {
+    CALLS[policy.discipline()]
+}
+
+// Contract of each: it changes what it is given to change, keeps no pointer, and is defined for every time.
 unsafe extern "C" {
-    pub(crate) fn simulated_begin(host: *mut Host);
-    pub(crate) fn simulated_queue_begin(host: *mut Host, queue: QueueNumber);
-    pub(crate) fn simulated_domain_begin(
-        host: *mut Host,
-        domain: DomainNumber,
-        settings: &Settings,
-        vcpus: u64,
-        now: u64,
-    );
-    pub(crate) fn simulated_vcpu_begin(
-        host: *mut Host,
-        vcpu: VcpuNumber,
-        domain: DomainNumber,
-        index: u32,
-        pcpu: PcpuNumber,
-        now: u64,
-    );
-    pub(crate) fn simulated_wake(host: *mut Host, vcpu: VcpuNumber, now: u64);
-    pub(crate) fn simulated_block(host: *mut Host, pcpu: PcpuNumber, now: u64);
-    pub(crate) fn simulated_spin(host: *mut Host, pcpu: PcpuNumber, now: u64);
-    pub(crate) fn simulated_interrupt_pcpu(host: *mut Host, pcpu: PcpuNumber);
-    pub(crate) fn simulated_choose(host: *mut Host, pcpu: PcpuNumber, now: u64) -> u64;
-    pub(crate) fn simulated_occupy(host: *mut Host, pcpu: PcpuNumber, now: u64);
     fn simulated_others_ahead_ns(turns: &Turns, now: u64) -> u64;
     fn simulated_other_starts(turns: &mut Turns, line: &mut Line, other: &Other, now: u64);
     fn simulated_other_stops(turns: &mut Turns, other: &mut Other, weight: u64, now: u64);
     fn simulated_other_joins(other: &mut Other, from: &Line, to: &Line, line: u32, weight: u64);
-    pub(crate) fn simulated_balance_queue(host: *mut Host, queue: QueueNumber, now: u64);
-    pub(crate) fn simulated_tick_of(host: *mut Host, pcpu: PcpuNumber, now: u64);
-    pub(crate) fn simulated_vcpu_timer_of(host: *mut Host, vcpu: VcpuNumber, now: u64);
-    pub(crate) fn simulated_domain_timer_of(host: *mut Host, domain: DomainNumber, now: u64);
-    pub(crate) fn simulated_account(host: *mut Host, now: u64);
-    pub(crate) fn simulated_sample_all(host: *mut Host, now: u64);
 }

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What `engine.rs` must agree with: the engine's structs, and those of host.c. */
+/* Whichever: the layout is the same. */
+#define SIMULATED_DISCIPLINE 0
+#define SIMULATED_CALLS simulated_calls
 #include "host.c"
+#include "engine/others.h"
 #include "facts.h"
 
 void facts(void);
 
 void facts(void)
 {
+	CONSTANT(SY_DISCIPLINES);
+
 	SIZE(engine_vcpu);
 	FIELD(engine_vcpu, state);
 	FIELD(engine_vcpu, key);
@@ -85,6 +91,24 @@ void facts(void)
 	FIELD(simulated_tables, words);
 	FIELD(simulated_tables, account_count);
 	FIELD(simulated_tables, account_order);
+
+	SIZE(simulated_calls);
+	FIELD(simulated_calls, begin);
+	FIELD(simulated_calls, queue_begin);
+	FIELD(simulated_calls, domain_begin);
+	FIELD(simulated_calls, vcpu_begin);
+	FIELD(simulated_calls, wake);
+	FIELD(simulated_calls, block);
+	FIELD(simulated_calls, spin);
+	FIELD(simulated_calls, interrupt_pcpu);
+	FIELD(simulated_calls, choose);
+	FIELD(simulated_calls, occupy);
+	FIELD(simulated_calls, balance_queue);
+	FIELD(simulated_calls, tick_of);
+	FIELD(simulated_calls, vcpu_timer_of);
+	FIELD(simulated_calls, domain_timer_of);
+	FIELD(simulated_calls, account);
+	FIELD(simulated_calls, sample_all);
 
 	SIZE(engine_line);
 	FIELD(engine_line, time_ns);

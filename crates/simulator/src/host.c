@@ -2,17 +2,10 @@
 /*
  * The simulated host, as far as it is mechanism: where everything is, in tables that the simulator
  * owns (engine.rs), and what it is told. Times are those of the policies' clock.
+ *
+ * It is compiled for each discipline (build.rs), SIMULATED_DISCIPLINE: what any other would do is left out.
  */
-#include <stdbool.h>
-#include <stdint.h>
-
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef int32_t s32;
-typedef int64_t s64;
-
+#include "types.h"
 #include "engine/host.h"
 
 struct waiting {
@@ -114,7 +107,11 @@ HOST_FN u32 host_zero(struct engine *e)
 
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
 {
-	return host_of(e)->policy;
+	const struct sy_policy *p = host_of(e)->policy;
+
+	if (p->discipline != SIMULATED_DISCIPLINE)
+		__builtin_unreachable();
+	return p;
 }
 
 HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
@@ -303,17 +300,16 @@ HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)
 }
 
 #include "engine/engine.h"
-#include "engine/others.h"
 
 /* ---- What the simulator calls ---- */
 
-void simulated_begin(struct simulated_host *h)
+static void simulated_begin(struct simulated_host *h)
 {
 	engine_begin(&h->engine);
 }
 
 /* And all its pCPUs. */
-void simulated_queue_begin(struct simulated_host *h, u32 queue)
+static void simulated_queue_begin(struct simulated_host *h, u32 queue)
 {
 	struct engine_queue *q = host_queue(&h->engine, queue);
 	u32 pcpu;
@@ -323,97 +319,113 @@ void simulated_queue_begin(struct simulated_host *h, u32 queue)
 		engine_pcpu_begin(&h->engine, pcpu);
 }
 
-void simulated_domain_begin(struct simulated_host *h, u32 domain,
-			    const struct sy_settings *settings, u64 vcpus, u64 now)
+static void simulated_domain_begin(struct simulated_host *h, u32 domain,
+				   const struct sy_settings *settings, u64 vcpus, u64 now)
 {
 	engine_domain_begin(&h->engine, domain, settings, vcpus, now);
 }
 
-void simulated_vcpu_begin(struct simulated_host *h, u32 vcpu, u32 domain, u32 index, u32 pcpu,
-			  u64 now)
+static void simulated_vcpu_begin(struct simulated_host *h, u32 vcpu, u32 domain, u32 index, u32 pcpu,
+				 u64 now)
 {
 	engine_vcpu_begin(&h->engine, vcpu, domain, index, pcpu, now);
 }
 
-void simulated_wake(struct simulated_host *h, u32 vcpu, u64 now)
+static void simulated_wake(struct simulated_host *h, u32 vcpu, u64 now)
 {
 	engine_wake(&h->engine, vcpu, now);
 }
 
-void simulated_block(struct simulated_host *h, u32 pcpu, u64 now)
+static void simulated_block(struct simulated_host *h, u32 pcpu, u64 now)
 {
 	engine_block(&h->engine, pcpu, now);
 }
 
-void simulated_spin(struct simulated_host *h, u32 pcpu, u64 now)
+static void simulated_spin(struct simulated_host *h, u32 pcpu, u64 now)
 {
 	engine_spin(&h->engine, pcpu, now);
 }
 
-void simulated_interrupt_pcpu(struct simulated_host *h, u32 pcpu)
+static void simulated_interrupt_pcpu(struct simulated_host *h, u32 pcpu)
 {
 	engine_interrupt(&h->engine, pcpu);
 }
 
-u64 simulated_choose(struct simulated_host *h, u32 pcpu, u64 now)
+static u64 simulated_choose(struct simulated_host *h, u32 pcpu, u64 now)
 {
 	return engine_choose(&h->engine, pcpu, now);
 }
 
-void simulated_occupy(struct simulated_host *h, u32 pcpu, u64 now)
+static void simulated_occupy(struct simulated_host *h, u32 pcpu, u64 now)
 {
 	engine_occupy(&h->engine, pcpu, now);
 }
 
-u64 simulated_others_ahead_ns(const struct engine_turns *turns, u64 now)
-{
-	return engine_others_ahead_ns(turns, now);
-}
-
-void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,
-			    const struct engine_other *other, u64 now)
-{
-	engine_other_starts(turns, line, other, now);
-}
-
-void simulated_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight,
-			   u64 now)
-{
-	engine_other_stops(turns, other, weight, now);
-}
-
-void simulated_other_joins(struct engine_other *other, const struct engine_line *from,
-			   const struct engine_line *to, u32 line, u64 weight)
-{
-	engine_other_joins(other, from, to, line, weight);
-}
-
-void simulated_balance_queue(struct simulated_host *h, u32 queue, u64 now)
+static void simulated_balance_queue(struct simulated_host *h, u32 queue, u64 now)
 {
 	engine_balance(&h->engine, queue, now);
 }
 
-void simulated_tick_of(struct simulated_host *h, u32 pcpu, u64 now)
+static void simulated_tick_of(struct simulated_host *h, u32 pcpu, u64 now)
 {
 	engine_tick(&h->engine, pcpu, now);
 }
 
-void simulated_vcpu_timer_of(struct simulated_host *h, u32 vcpu, u64 now)
+static void simulated_vcpu_timer_of(struct simulated_host *h, u32 vcpu, u64 now)
 {
 	engine_vcpu_timer(&h->engine, vcpu, now);
 }
 
-void simulated_domain_timer_of(struct simulated_host *h, u32 domain, u64 now)
+static void simulated_domain_timer_of(struct simulated_host *h, u32 domain, u64 now)
 {
 	engine_domain_timer(&h->engine, domain, now);
 }
 
-void simulated_account(struct simulated_host *h, u64 now)
+static void simulated_account(struct simulated_host *h, u64 now)
 {
 	engine_account(&h->engine, now);
 }
 
-void simulated_sample_all(struct simulated_host *h, u64 now)
+static void simulated_sample_all(struct simulated_host *h, u64 now)
 {
 	engine_sample(&h->engine, now);
 }
+
+/* All of that, of this discipline. */
+extern const struct simulated_calls {
+	void (*begin)(struct simulated_host *h);
+	void (*queue_begin)(struct simulated_host *h, u32 queue);
+	void (*domain_begin)(struct simulated_host *h, u32 domain, const struct sy_settings *settings, u64 vcpus, u64 now);
+	void (*vcpu_begin)(struct simulated_host *h, u32 vcpu, u32 domain, u32 index, u32 pcpu, u64 now);
+	void (*wake)(struct simulated_host *h, u32 vcpu, u64 now);
+	void (*block)(struct simulated_host *h, u32 pcpu, u64 now);
+	void (*spin)(struct simulated_host *h, u32 pcpu, u64 now);
+	void (*interrupt_pcpu)(struct simulated_host *h, u32 pcpu);
+	u64 (*choose)(struct simulated_host *h, u32 pcpu, u64 now);
+	void (*occupy)(struct simulated_host *h, u32 pcpu, u64 now);
+	void (*balance_queue)(struct simulated_host *h, u32 queue, u64 now);
+	void (*tick_of)(struct simulated_host *h, u32 pcpu, u64 now);
+	void (*vcpu_timer_of)(struct simulated_host *h, u32 vcpu, u64 now);
+	void (*domain_timer_of)(struct simulated_host *h, u32 domain, u64 now);
+	void (*account)(struct simulated_host *h, u64 now);
+	void (*sample_all)(struct simulated_host *h, u64 now);
+} SIMULATED_CALLS;
+
+const struct simulated_calls SIMULATED_CALLS = {
+	.begin = simulated_begin,
+	.queue_begin = simulated_queue_begin,
+	.domain_begin = simulated_domain_begin,
+	.vcpu_begin = simulated_vcpu_begin,
+	.wake = simulated_wake,
+	.block = simulated_block,
+	.spin = simulated_spin,
+	.interrupt_pcpu = simulated_interrupt_pcpu,
+	.choose = simulated_choose,
+	.occupy = simulated_occupy,
+	.balance_queue = simulated_balance_queue,
+	.tick_of = simulated_tick_of,
+	.vcpu_timer_of = simulated_vcpu_timer_of,
+	.domain_timer_of = simulated_domain_timer_of,
+	.account = simulated_account,
+	.sample_all = simulated_sample_all,
+};

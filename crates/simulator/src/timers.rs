@@ -37,6 +37,15 @@ impl Node {
     }
 }
 
+/// A timer that fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fired {
+    pub timer: u32,
+    pub time_ns: u64,
+    /// When it was set.
+    pub set_ns: u64,
+}
+
 /// What a timer takes.
 pub(crate) const TIMER_BYTES: usize = size_of::<Node>();
 
@@ -91,12 +100,6 @@ impl Timers {
         self.link(node, time_ns, set_ns);
     }
 
-    /// When the timer was set last.
-    #[inline]
-    pub fn set_ns(&self, timer: u32) -> u64 {
-        self.nodes[(FIRST_TIMER + timer) as usize].set_ns
-    }
-
     /// Whether the timer is set.
     #[inline]
     pub fn is_set(&self, timer: u32) -> bool {
@@ -116,7 +119,7 @@ impl Timers {
 
     /// Takes the next timer that is due by `limit_ns`; time advances to it, or to the limit.
     #[inline]
-    pub fn pop(&mut self, limit_ns: u64) -> Option<(u32, u64)> {
+    pub fn pop(&mut self, limit_ns: u64) -> Option<Fired> {
         loop {
             if self.levels == 0 {
                 self.now_ns = limit_ns;
@@ -129,12 +132,12 @@ impl Timers {
             if level == 0 || first == last {
                 // On the lowest level the slot is sorted; elsewhere one timer needs no sorting.
                 let node = &mut self.nodes[first as usize];
-                let Node { time_ns, next, .. } = *node;
+                let Node { time_ns, set_ns, next, .. } = *node;
                 if time_ns <= limit_ns {
                     node.next = NONE;
                     self.now_ns = time_ns;
                     self.unlink(next, slot as u32);
-                    return Some((first - FIRST_TIMER, time_ns));
+                    return Some(Fired { timer: first - FIRST_TIMER, time_ns, set_ns });
                 }
                 if level == 0 {
                     self.now_ns = limit_ns;
@@ -255,7 +258,10 @@ mod tests {
                         let expected = reference.first_key_value().filter(|(key, _)| key.0 <= limit);
                         let expected = expected.map(|(&key, &timer)| (key, timer));
                         let popped = timers.pop(limit);
-                        prop_assert_eq!(popped, expected.map(|(key, timer)| (timer, key.0)));
+                        prop_assert_eq!(
+                            popped.map(|fired| (fired.timer, fired.time_ns)),
+                            expected.map(|(key, timer)| (timer, key.0))
+                        );
                         now = expected.map_or(limit, |(key, _)| key.0);
                         if let Some((key, _)) = expected {
                             reference.remove(&key);

@@ -196,6 +196,10 @@ impl Simulation {
         let vcpu = &mut self.vcpus[entry.runs];
         let number = vcpu.thread;
         let thread = &mut self.threads[number];
+        // It was worked out before, and no step can end in no time.
+        if elapsed_ns == 0 && thread.left_ns > 0 {
+            return;
+        }
         // A step that ends now comes before what happens now if its timer would have been set before.
         let set_ns = vcpu.since_ns().max(self.now_ns.saturating_sub(thread.repeat_ns));
         let ends = vcpu.ran(thread, elapsed_ns, set_ns < self.fired_set_ns);

@@ -7,7 +7,7 @@ use std::ptr::from_mut;
 
 use steelyard_policy::ffi;
 
-use crate::engine::{self, Host};
+use crate::engine::Host;
 use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::topology::Level;
 
@@ -31,10 +31,10 @@ impl Simulation {
     /// The host begins, all pCPUs idle: `tables` is set.
     pub(super) fn begin(&mut self) {
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_begin(self.host()) }
+        unsafe { (self.calls.begin)(self.host()) }
         for queue in self.queues.numbers() {
             // SAFETY: the same.
-            unsafe { engine::simulated_queue_begin(self.host(), queue) }
+            unsafe { (self.calls.queue_begin)(self.host(), queue) }
         }
     }
 
@@ -47,7 +47,7 @@ impl Simulation {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
         unsafe {
-            engine::simulated_domain_begin(self.host(), domain, settings, vcpus.into(), now);
+            (self.calls.domain_begin)(self.host(), domain, settings, vcpus.into(), now);
         }
     }
 
@@ -60,7 +60,7 @@ impl Simulation {
     ) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_vcpu_begin(self.host(), vcpu, domain, index, pcpu, now) }
+        unsafe { (self.calls.vcpu_begin)(self.host(), vcpu, domain, index, pcpu, now) }
     }
 
     /// A blocked vCPU has work again.
@@ -71,7 +71,7 @@ impl Simulation {
         }
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_wake(self.host(), vcpu, now) }
+        unsafe { (self.calls.wake)(self.host(), vcpu, now) }
     }
 
     /// The vCPU that runs on this pCPU has nothing more to do.
@@ -83,7 +83,7 @@ impl Simulation {
         self.scheduling_events.blocks += 1;
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_block(self.host(), pcpu, now) }
+        unsafe { (self.calls.block)(self.host(), pcpu, now) }
     }
 
     /// A pause-loop exit of the vCPU that runs on this pCPU.
@@ -94,13 +94,13 @@ impl Simulation {
         }
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_spin(self.host(), pcpu, now) }
+        unsafe { (self.calls.spin)(self.host(), pcpu, now) }
     }
 
     /// Lets a pCPU choose again, after what happens now.
     pub(super) fn interrupt(&mut self, pcpu: PcpuNumber) {
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_interrupt_pcpu(self.host(), pcpu) }
+        unsafe { (self.calls.interrupt_pcpu)(self.host(), pcpu) }
     }
 
     /// The pCPU chooses who runs next.
@@ -125,20 +125,20 @@ impl Simulation {
     pub(super) fn choose(&mut self, pcpu: PcpuNumber) -> u64 {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_choose(self.host(), pcpu, now) }
+        unsafe { (self.calls.choose)(self.host(), pcpu, now) }
     }
 
     /// Something that is no vCPU runs there from now on.
     pub(super) fn occupy(&mut self, pcpu: PcpuNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_occupy(self.host(), pcpu, now) }
+        unsafe { (self.calls.occupy)(self.host(), pcpu, now) }
     }
 
     pub(super) fn balance(&mut self, queue: QueueNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_balance_queue(self.host(), queue, now) }
+        unsafe { (self.calls.balance_queue)(self.host(), queue, now) }
     }
 
     pub(super) fn tick(&mut self, pcpu: PcpuNumber) {
@@ -147,26 +147,26 @@ impl Simulation {
         }
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_tick_of(self.host(), pcpu, now) }
+        unsafe { (self.calls.tick_of)(self.host(), pcpu, now) }
     }
 
     pub(super) fn vcpu_timer(&mut self, vcpu: VcpuNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_vcpu_timer_of(self.host(), vcpu, now) }
+        unsafe { (self.calls.vcpu_timer_of)(self.host(), vcpu, now) }
     }
 
     pub(super) fn domain_timer(&mut self, domain: DomainNumber) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_domain_timer_of(self.host(), domain, now) }
+        unsafe { (self.calls.domain_timer_of)(self.host(), domain, now) }
     }
 
     pub(super) fn account(&mut self) {
         self.scheduling_events.accountings += 1;
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_account(self.host(), now) }
+        unsafe { (self.calls.account)(self.host(), now) }
         self.timers.set(self.timer_base.accounting, self.now_ns + self.account_ns);
     }
 
@@ -174,7 +174,7 @@ impl Simulation {
     pub(super) fn sample(&mut self) {
         let now = self.policy_now();
         // SAFETY: the contract of `engine.rs`.
-        unsafe { engine::simulated_sample_all(self.host(), now) }
+        unsafe { (self.calls.sample_all)(self.host(), now) }
         self.timers.set(self.timer_base.sample, self.now_ns + self.sample_ns);
     }
 

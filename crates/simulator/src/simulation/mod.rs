@@ -43,6 +43,8 @@ const EVERYWHERE: u32 = 0;
 pub struct Simulation {
     // Constant.
     policy: Parameters,
+    /// The engine, as far as this policy needs it.
+    calls: &'static engine::Calls,
     label: String,
     seed: u64,
     topology: Topology,
@@ -302,6 +304,7 @@ impl Simulation {
             |number: &u32| !others.have(setup.domains[*number as usize].host_tasks.as_ref());
         let accounted = (0..setup.domains.len() as u32).filter(is_vcpus);
         let mut simulation = Simulation {
+            calls: engine::calls(&parameters),
             label: policy.to_string(),
             seed,
             costs: setup.host.costs.clone(),
@@ -676,10 +679,10 @@ impl Simulation {
     #[inline(never)] // What it calls is better inlined into it than it into its caller.
     pub fn run_until(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
-        while let Some((timer, now_ns)) = self.timers.pop(end_ns) {
-            self.now_ns = now_ns;
-            self.fired_set_ns = self.timers.set_ns(timer);
-            self.fire(timer);
+        while let Some(fired) = self.timers.pop(end_ns) {
+            self.now_ns = fired.time_ns;
+            self.fired_set_ns = fired.set_ns;
+            self.fire(fired.timer);
             self.settle();
         }
         self.now_ns = self.now_ns.max(end_ns);

@@ -141,7 +141,7 @@ impl Simulation {
 
     #[inline(always)]
     pub(super) fn is_other(&self, vcpu: VcpuNumber) -> bool {
-        vcpu != Number::NONE && self.vcpus[vcpu].other != Number::NONE
+        !self.others.is_empty() && vcpu != Number::NONE && self.vcpus[vcpu].other != Number::NONE
     }
 
     fn class(&self, vcpu: VcpuNumber) -> Class {
@@ -174,6 +174,7 @@ impl Simulation {
     }
 
     /// The pCPU chooses soon.
+    #[inline(never)] // Most hosts have none of them.
     fn ask(&mut self, pcpu: PcpuNumber) {
         let turns = &mut self.others.turns[pcpu.0 as usize];
         if !self.pcpus[pcpu].engine.interrupted && !std::mem::replace(&mut turns.asked, true) {
@@ -254,6 +255,7 @@ impl Simulation {
     }
 
     /// The turn there is over: the pCPU chooses again.
+    #[inline(always)]
     pub(super) fn turn_ends(&mut self, pcpu: PcpuNumber) {
         if self.is_other(self.pcpus[pcpu].runs) {
             self.ask(pcpu);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Tasks of the host that are no vCPUs, for the simulator (engine.rs): what policy/engine/others.h says. */
+#include "types.h"
+#include "engine/others.h"
+
+u64 simulated_others_ahead_ns(const struct engine_turns *turns, u64 now)
+{
+	return engine_others_ahead_ns(turns, now);
+}
+
+void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,
+			    const struct engine_other *other, u64 now)
+{
+	engine_other_starts(turns, line, other, now);
+}
+
+void simulated_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight,
+			   u64 now)
+{
+	engine_other_stops(turns, other, weight, now);
+}
+
+void simulated_other_joins(struct engine_other *other, const struct engine_line *from,
+			   const struct engine_line *to, u32 line, u64 weight)
+{
+	engine_other_joins(other, from, to, line, weight);
+}

@@ -170,7 +170,8 @@ static void schedule(unsigned int cpu)
 	res->pool->sched->do_schedule(res->pool->sched, prev, NOW(), res->tasklet);
 	next = prev->next_task;
 	ASSERT(next);
-	ASSERT(!moves || next != prev);
+	/* Somebody may have come between and taken that one. */
+	ASSERT(!moves || next != prev || !would_rather_move(prev, cpu));
 	if (prev->next_time >= 0) {
 		ASSERT(prev->next_time >= (s_time_t)SOONEST_NS);
 		res->due_ns = model_now + prev->next_time;

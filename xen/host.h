@@ -25,6 +25,7 @@ struct host_vcpu {
 	bool stays; /* who tells of it counts on its queue's lock */
 	bool in_kernel; /* it was in the guest's kernel when it was stopped */
 	bool prefers; /* some of the pCPUs that it may use to others */
+	bool noted_boosted;
 	u64 allowed[]; /* pCPUs that it may use, by their numbers; behind these words, those that it prefers */
 };
 
@@ -210,6 +211,7 @@ HOST_FN bool host_has_domain(struct engine *e, u32 domain)
 	return look_up(&host_of(e)->domains, domain);
 }
 
+#include "notes.h"
 #include "locks.h"
 
 /* In walks over vCPUs *place is the number of the last one, plus 1. */
@@ -287,6 +289,7 @@ HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
 		parent = *link;
 		link = v->engine.key < waiting_vcpu(parent)->engine.key ? &parent->rb_left : &parent->rb_right;
 	}
+	NOTE(queue, noted(v), queue, NOTED_64(v->engine.key));
 	rb_link_node(&v->in_waiting, parent, link);
 	rb_insert_color(&v->in_waiting, waiting);
 }
@@ -352,8 +355,10 @@ HOST_FN void host_change_queue(struct engine *e, u32 vcpu, u32 from, u32 to)
 	}
 	list_add_tail(&v->in_queue, &h->queue[to].members);
 	settle_on(h, v, v->engine.state.pcpu);
-	if (from != SY_NONE)
-		carry_over(&h->queue[from], &h->queue[to], v);
+	if (from == SY_NONE)
+		return;
+	NOTE(move, noted(v), from, to, sched_unit_master(v->unit));
+	carry_over(&h->queue[from], &h->queue[to], v);
 }
 
 /* ---- Sets ---- */
@@ -398,7 +403,10 @@ HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
 
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 {
-	cpu_raise_softirq(host_of(e)->pcpu[pcpu].cpu, SCHEDULE_SOFTIRQ);
+	const struct host_pcpu *c = &host_of(e)->pcpu[pcpu];
+
+	NOTE(interrupt, c->cpu, noted_number(e, c->engine.current));
+	cpu_raise_softirq(c->cpu, SCHEDULE_SOFTIRQ);
 }
 
 HOST_FN void host_balance(struct engine *e, u32 queue)
@@ -461,6 +469,9 @@ HOST_FN struct engine_samples *host_samples(struct engine *e, u32 domain)
 
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
 {
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	NOTE(wake, noted(v), sched_unit_master(v->unit), v->engine.queue);
 	measure_wakes(e, vcpu, now);
 }
 

@@ -30,8 +30,10 @@ HOST_FN bool host_try_queue(struct engine *e, u32 queue)
 {
 	struct host_lock *lock = &host_of(e)->queue[queue].lock;
 
-	if (!spin_trylock(&lock->lock))
+	if (!spin_trylock(&lock->lock)) {
+		NOTE(miss, queue);
 		return false;
+	}
 	lock->interrupts = false;
 	return true;
 }
@@ -141,6 +143,7 @@ static void look_later(struct host_queue *q)
 
 static void put_off(struct host_queue *q, struct host_vcpu *v)
 {
+	NOTE(later, noted(v), v->engine.queue);
 	list_add_tail(&v->in_put_off, &q->put_off);
 	look_later(q);
 }

@@ -8,8 +8,8 @@
  * All that happens between an event and its effects is done by the engine (policy/engine/), which the
  * simulator and Linux stand on, too. Here is what it stands on: Xen's calls, told to it as events
  * (this file), tables, queues, sets of pCPUs, softirqs and timers (host.h), numbers for pCPUs
- * (topology.h), what comes and goes (coming.h), and what dom0 writes and reads (parameters.h, leaves.h,
- * statistics.h).
+ * (topology.h), what comes and goes (coming.h), what dom0 writes and reads (parameters.h, leaves.h,
+ * statistics.h), and what xentrace and xenperf are told (notes.h, decisions.h).
  *
  * A vCPU here is one of Xen's scheduling units (one vCPU, unless sched-gran= says otherwise), a pCPU
  * one of its scheduling resources. An instance of the scheduler serves a cpupool; it numbers pCPUs and
@@ -83,11 +83,13 @@
 #include <xen/list.h>
 #include <xen/numa.h>
 #include <xen/param.h>
+#include <xen/perfc.h>
 #include <xen/rbtree.h>
 #include <xen/sched.h>
 #include <xen/softirq.h>
 #include <xen/spinlock.h>
 #include <xen/timer.h>
+#include <xen/trace.h>
 
 #include "private.h"
 
@@ -101,6 +103,7 @@ typedef int64_t s64;
 #define SY_DESCRIBE
 #define HOST_LOCKS
 #define HOST_STAYS
+#define HOST_NOTES
 #include "policy/steelyard.h"
 #include "policy/catalogue.h"
 #include "policy/engine/measure.h"
@@ -256,6 +259,7 @@ static void cf_check steelyard_wake(const struct scheduler *ops, struct sched_un
 	if (v->engine.status != ENGINE_BLOCKED)
 		return;
 	engine_wake(&h->engine, v->number, told_of(v));
+	note_boost(v);
 	v->stays = false;
 }
 
@@ -283,8 +287,10 @@ static void cf_check steelyard_yield(const struct scheduler *ops, struct sched_u
 	struct host_vcpu *v = unit->priv;
 
 	/* Who runs stays. */
-	if (v->engine.status == ENGINE_RUNNING)
-		engine_spin(&h->engine, v->engine.ran_on, arrive(queue_of(v), NOW()));
+	if (v->engine.status != ENGINE_RUNNING)
+		return;
+	NOTE(spin, noted(v));
+	engine_spin(&h->engine, v->engine.ran_on, arrive(queue_of(v), NOW()));
 }
 
 static void cf_check steelyard_context_saved(const struct scheduler *ops, struct sched_unit *unit)
@@ -318,6 +324,19 @@ static void keep_runnable(struct sched_unit *unit)
 		unit->vcpu_list->new_state = RUNSTATE_running;
 }
 
+/* Of this pCPU, whose lock is held; who ran before may have left its queue. */
+static void note_choice(struct host *h, const struct engine_pcpu *c, u32 ran, u64 slice_ns)
+{
+	struct host_vcpu *before = ran == SY_NONE ? NULL : vcpu_of(&h->engine, ran);
+
+	if (before && before->engine.queue == c->queue)
+		note_boost(before);
+	if (c->current != SY_NONE && c->current != ran)
+		note_boost(vcpu_of(&h->engine, c->current));
+	NOTE(choose, noted_number(&h->engine, c->current), noted(before), NOTED_64(slice_ns),
+	     h->queue[c->queue].engine.state.queued);
+}
+
 static void cf_check steelyard_schedule(const struct scheduler *ops, struct sched_unit *unit,
 					s_time_t time, bool tasklet_work_scheduled)
 {
@@ -343,10 +362,12 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 		engine_block(&h->engine, pcpu, now);
 	}
 	if (tasklet_work_scheduled) {
+		NOTE(tasklet, noted_number(&h->engine, c->current));
 		engine_occupy(&h->engine, pcpu, now);
 	} else {
 		c->interrupted = 0;
 		slice_ns = engine_choose(&h->engine, pcpu, now);
+		note_choice(h, c, ran, slice_ns);
 	}
 	if (c->current != SY_NONE) {
 		unit->next_task = vcpu_of(&h->engine, c->current)->unit;
@@ -368,6 +389,8 @@ static void cf_check tick_timer(void *data)
 	u64 now = enter(q);
 
 	engine_tick(&c->host->engine, c->engine.state.id, now);
+	if (c->engine.current != SY_NONE)
+		note_boost(vcpu_of(&c->host->engine, c->engine.current));
 	leave(q);
 }
 
@@ -426,6 +449,7 @@ static void cf_check account_timer(void *data)
 		return;
 	now = NOW();
 	engine_account(&h->engine, now);
+	NOTE(account, NOW() - now);
 	set_next(&h->account, sy_account_ns(&policy), now);
 	spin_unlock(&h->lock);
 }
@@ -439,6 +463,7 @@ static void cf_check sample_timer(void *data)
 		return;
 	now = NOW();
 	engine_sample(&h->engine, now);
+	NOTE(sample, NOW() - now);
 	set_next(&h->sample, sy_sample_ns(&policy), now);
 	spin_unlock(&h->lock);
 }

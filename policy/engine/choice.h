@@ -194,6 +194,7 @@ ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 
 	if (!units)
 		return 0;
+	host_notes(e, ENGINE_RESETS, chosen, units);
 	for (i = q->first_pcpu; host_goes_on(e) && i < q->end_pcpu; i++) {
 		if (i != pcpu)
 			engine_charge(e, i, now);
@@ -474,6 +475,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 			u32 from = host_vcpu(e, stolen)->queue;
 
 			chosen = stolen;
+			host_notes(e, ENGINE_STEALS, stolen, from);
 			engine_dequeue(e, stolen);
 			engine_assign(e, stolen, pcpu, now);
 			engine_let_go(e, c->queue, from);

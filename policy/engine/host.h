@@ -198,4 +198,20 @@ HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 no
 /* A waiting vCPU is no longer parked. */
 HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now);
 
+/* What is decided about a vCPU and none of the above says, for a host that keeps a trace; such a host defines HOST_NOTES. */
+enum engine_decision {
+	ENGINE_PARKS,
+	ENGINE_UNPARKS,
+	ENGINE_STEALS, /* by a pCPU that is choosing, from the queue of this number */
+	ENGINE_RESETS, /* all credits of its queue, by so many units */
+};
+
+HOST_FN void host_notes(struct engine *e, enum engine_decision decision, u32 vcpu, u64 number);
+
+#ifndef HOST_NOTES
+HOST_FN void host_notes(struct engine *e, enum engine_decision decision, u32 vcpu, u64 number)
+{
+}
+#endif
+
 #endif

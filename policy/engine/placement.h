@@ -391,9 +391,10 @@ ENGINE_FN bool engine_unpark(struct engine *e, u32 vcpu, u64 now)
 	if (!v->parked)
 		return false;
 	if (v->status == ENGINE_RUNNING) {
-		engine_unpark_running(v);
+		engine_unpark_running(e, vcpu);
 		return false;
 	}
+	host_notes(e, ENGINE_UNPARKS, vcpu, 0);
 	v->parked = 0;
 	if (v->status != ENGINE_WAITING)
 		return false;

@@ -275,6 +275,7 @@ ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
 
 	if (v->parked)
 		return;
+	host_notes(e, ENGINE_PARKS, vcpu, 0);
 	v->parked = 1;
 	v->parked_ns = now;
 	if (v->status == ENGINE_RUNNING)
@@ -284,9 +285,14 @@ ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
 }
 
 /* The policy counts on a vCPU that it had parked being queued again. */
-ENGINE_FN void engine_unpark_running(struct engine_vcpu *v)
+ENGINE_FN void engine_unpark_running(struct engine *e, u32 vcpu)
 {
-	v->requeue |= v->parked;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (!v->parked)
+		return;
+	host_notes(e, ENGINE_UNPARKS, vcpu, 0);
+	v->requeue = 1;
 	v->parked = 0;
 }
 
@@ -302,7 +308,7 @@ ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);
 	if (requests & SY_UNPARK)
-		engine_unpark_running(v);
+		engine_unpark_running(e, vcpu);
 	if (requests & SY_RESCHEDULE)
 		engine_interrupt(e, v->ran_on);
 	engine_answer_queue(e, v->queue, requests, now);

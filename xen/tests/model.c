@@ -19,7 +19,8 @@ enum {
 	POOLS = 2,
 	DOMAINS = 40,
 	DOMAIN_VCPUS = 16,
-	HOST_STEPS = 10000 /* before another host is drawn */
+	HOST_STEPS = 10000, /* before another host is drawn */
+	EACH_DECISION_STEPS = 500000 /* in which each kind of decision is made while a trace is kept */
 };
 
 struct model_domain {
@@ -656,6 +657,7 @@ static void begin_host_model(void)
 		create_domain(i);
 	ASSERT(!model_hypfs_init());
 	contended = below(2);
+	tb_init_done = below(2);
 	interleaves = true;
 	if (cpumask_weight(&cpu_online_map) == nr_cpu_ids)
 		check_topology(host_of_pool(0));
@@ -719,6 +721,20 @@ static void run_host(u64 steps)
 	end_host_model();
 }
 
+/* Each kind of decision is met with, and recorded now and then. */
+static void check_notes(u64 steps)
+{
+	u32 kind;
+
+	for (kind = 0; kind < MODEL_KINDS; kind++) {
+		if (!model_kinds[kind].name)
+			continue;
+		printf("%s %" PRIu64 " %" PRIu64 "\n", model_kinds[kind].name, model_counted[kind], model_recorded[kind]);
+		ASSERT(model_recorded[kind] <= model_counted[kind]);
+		ASSERT(steps < EACH_DECISION_STEPS || model_recorded[kind]);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	u64 steps = argc > 2 ? strtoull(argv[1], 0, 10) : 0, done;
@@ -734,6 +750,7 @@ int main(int argc, char **argv)
 		for (done = 0; done < steps; done += HOST_STEPS)
 			run_host(min((u64)HOST_STEPS, steps - done));
 	}
+	check_notes(steps_total);
 	printf("model: %" PRIu64 " steps, %" PRIu64 " choices, %" PRIu64 " locks, %" PRIu64 " of %" PRIu64
 	       " tries missed, %" PRIu64 " interleaved\n",
 	       steps_total, choices, model_locks, model_misses, model_tries, interleaved);

@@ -308,6 +308,7 @@ static bool model_softirq[NR_CPUS];
 #define cpu_raise_softirq(cpu, which) (model_softirq[cpu] = true)
 
 #include "locks.h"
+#include "trace.h"
 
 struct timer {
 	s_time_t expires;

@@ -42,6 +42,27 @@ const RUNSTATE_BITS: u32 = 0x0000_0330;
 /// Who leaves a pCPU, with the ns that it ran; then who comes.
 const SWITCH_FROM: u32 = 0x0002_800e;
 const SWITCH_TO: u32 = 0x0002_800f;
+/// What Steelyard's scheduler in Xen decides, by the numbers of its records, from 1 on (`xen/decisions.h`).
+pub const XEN_DECISIONS: [&str; 16] = [
+    "wake",
+    "queue",
+    "interrupt",
+    "choose",
+    "steal",
+    "move",
+    "reset",
+    "account",
+    "sample",
+    "park",
+    "unpark",
+    "boost",
+    "spin",
+    "tasklet",
+    "miss",
+    "later",
+];
+/// Of its scheduler class, before the first.
+const DECISION: u32 = 0x0002_2e00;
 /// Runs that are shorter say too little of the frequency, and more of them are not needed.
 const SHORTEST_CLOCK_RUN_NS: u64 = 100_000;
 const CLOCK_RUNS: usize = 4096;
@@ -407,6 +428,8 @@ pub struct XentraceSurvey {
     pub ending: Ending,
     /// How many records Xen had no room for.
     pub lost: u64,
+    /// How often Steelyard's scheduler decided what, as [`XEN_DECISIONS`].
+    pub decisions: [u64; XEN_DECISIONS.len()],
     first_tsc: u64,
     last_tsc: u64,
     vcpus: BTreeMap<u32, BTreeSet<u32>>,
@@ -426,6 +449,7 @@ impl XentraceSurvey {
             tsc_hz: None,
             ending: Ending::Complete,
             lost: 0,
+            decisions: [0; XEN_DECISIONS.len()],
             first_tsc: u64::MAX,
             last_tsc: 0,
             vcpus: BTreeMap::new(),
@@ -483,8 +507,20 @@ impl XentraceSurvey {
             _ if record.event == LOST_RECORDS => {
                 self.lost += record.words().first().copied().map_or(0, u64::from);
             }
-            _ => {}
+            _ => {
+                let number = record.event.wrapping_sub(DECISION + 1) as usize;
+                if let Some(count) = self.decisions.get_mut(number) {
+                    *count += 1;
+                }
+            }
         }
+    }
+
+    /// How often Steelyard's scheduler decided what, in words; none if it is not in the trace.
+    pub fn decided(&self) -> Option<String> {
+        let counts = XEN_DECISIONS.iter().zip(self.decisions).filter(|&(_, count)| count > 0);
+        let words: Vec<_> = counts.map(|(name, count)| format!("{count} {name}")).collect();
+        (!words.is_empty()).then(|| format!("Decisions of Steelyard in Xen: {}.", words.join(", ")))
     }
 
     fn structure(&self, name: &str) -> Structure {

@@ -9,7 +9,9 @@ use std::ops::Range;
 use flate2::read::GzDecoder;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use steelyard_recording::{Ending, Snapshot, Xentrace, XentraceFile, XentraceSurvey, is_xentrace};
+use steelyard_recording::{
+    Ending, Snapshot, XEN_DECISIONS, Xentrace, XentraceFile, XentraceSurvey, is_xentrace,
+};
 use steelyard_simulator::measure::Segment;
 
 const GHZ: NonZeroU64 = NonZeroU64::new(1_000_000_000).unwrap();
@@ -340,4 +342,52 @@ proptest! {
             prop_assert!(snapshot.segments.is_sorted_by_key(|segment| segment.end_ns));
         }
     }
+}
+
+/// Number, name and words of each decision, as Xen has them.
+fn decisions() -> Vec<(u32, String, usize)> {
+    let list = include_str!("../../../xen/decisions.h");
+    let entries = list.lines().filter_map(|line| line.strip_prefix("STEELYARD_DECISION("));
+    let parse = |entry: &str| {
+        let (number, rest) = entry.split_once(", ")?;
+        let (name, rest) = rest.split_once(", \"")?;
+        let (words, _) = rest.split_once('"')?;
+        Some((number.parse().ok()?, name.to_owned(), words.split(' ').count()))
+    };
+    entries.map(|entry| parse(entry).expect(entry)).collect()
+}
+
+#[test]
+fn decisions_are_those_of_the_scheduler_in_xen() {
+    let here = (1..).zip(XEN_DECISIONS.map(str::to_owned));
+    let there = decisions().into_iter().map(|(number, name, _)| (number, name));
+    assert!(here.eq(there));
+    let document = include_str!("../../../docs/xen.md");
+    for (number, name, words) in decisions() {
+        let event = 0x2_2e00 + number;
+        let format = format!("{event:#010x}  CPU%(cpu)d  %(tsc)d (+%(reltsc)d)  steelyard:{name} ");
+        let line = document.lines().find(|line| line.starts_with(&format)).expect(&format);
+        assert_eq!(line.matches("%(").count() - 3, words, "{line}");
+    }
+}
+
+#[test]
+fn decisions_are_counted_and_change_no_run_or_wait() {
+    let plain = by_hand();
+    let mut more = plain.clone();
+    let times = |count: u32, number: u32| (0..count).map(move |_| number);
+    let told: Vec<_> = decisions()
+        .iter()
+        .flat_map(|&(number, _, words)| times(number, number).map(move |number| (number, words)))
+        .map(|(number, words)| record(0x2_2e00 + number, 9_600, &vec![7; words]))
+        .collect();
+    more.extend(window(0, &told));
+    // Of credit2's class, and a number that nobody has.
+    more.extend(window(0, &[record(0x2_2207, 9_600, &[1]), record(0x2_2fff, 9_600, &[1])]));
+    assert_eq!(segments_of(&more), segments_of(&plain));
+    let survey = XentraceSurvey::new(&more[..]).unwrap();
+    assert_eq!(survey.decisions.map(|count| count as usize), std::array::from_fn(|i| i + 1));
+    let said = survey.decided().unwrap();
+    assert!(said.starts_with("Decisions of Steelyard in Xen: 1 wake, 2 queue, "), "{said}");
+    assert_eq!(XentraceSurvey::new(&plain[..]).unwrap().decided(), None);
 }

@@ -403,7 +403,8 @@ fn read_events(
                     break;
                 }
             }
-            let known = known.map_or(Ok(vec![]), |known| known.told(&name))?;
+            let mut known = known.map_or(Ok(vec![]), |known| known.told(&name))?;
+            known.extend(survey.decided());
             Ok(Read::Snapshots { ending: survey.ending, known })
         }
         Format::Perf => {

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is told of decisions (decisions.h): Xen's performance counters, if it is built with them, and trace records. The
+ * class is one that none of Xen's own schedulers has (include/public/trace.h: 0 to 5). With tracing off a record costs
+ * looking at Xen's `tb_init_done`.
+ */
+#define TRC_SCHED_STEELYARD 7
+
+enum {
+#define STEELYARD_DECISION(number, name, words) TRC_STEELYARD_##name = TRC_SCHED_CLASS_EVT(STEELYARD, number),
+#include "decisions.h"
+#undef STEELYARD_DECISION
+};
+
+#define NOTE(name, ...) \
+	do { \
+		perfc_incr(steelyard_##name); \
+		TRACE_TIME(TRC_STEELYARD_##name, __VA_ARGS__); \
+	} while (0)
+
+/* Both halves. */
+#define NOTED_64(value) (u32)(value), (u32)((value) >> 32)
+
+static u32 noted(const struct host_vcpu *v)
+{
+	return v ? v->domain->number << 16 | v->unit->unit_id : SY_NONE;
+}
+
+/* By its number, or SY_NONE. */
+static u32 noted_number(struct engine *e, u32 vcpu)
+{
+	return vcpu == SY_NONE ? SY_NONE : noted(vcpu_of(e, vcpu));
+}
+
+/* Whether it is boosted hangs on time, credits and summons: it is looked at where one of them may have changed that. */
+static void note_boost(struct host_vcpu *v)
+{
+	bool boosted;
+
+	if (!IS_ENABLED(CONFIG_PERF_COUNTERS) && !unlikely(tb_init_done))
+		return;
+	boosted = sy_boosted(&policy, &v->engine.state);
+	if (boosted == v->noted_boosted)
+		return;
+	v->noted_boosted = boosted;
+	NOTE(boost, noted(v), boosted, sy_class(&policy, &v->engine.state));
+}
+
+HOST_FN void host_notes(struct engine *e, enum engine_decision decision, u32 vcpu, u64 number)
+{
+	struct host_vcpu *v = vcpu_of(e, vcpu);
+
+	switch (decision) {
+	case ENGINE_PARKS:
+		NOTE(park, noted(v));
+		break;
+	case ENGINE_UNPARKS:
+		NOTE(unpark, noted(v));
+		break;
+	case ENGINE_STEALS:
+		NOTE(steal, noted(v), number);
+		break;
+	case ENGINE_RESETS:
+		NOTE(reset, noted(v), v->engine.queue, number);
+		break;
+	}
+}

@@ -60,9 +60,8 @@ static struct sched_resource *cf_check steelyard_pick_resource(const struct sche
 {
 	struct host *h = ops->sched_data;
 	struct host_vcpu *v = unit->priv;
-	cpumask_t usable;
 
-	if (usable_changed(queue_of(v), &usable))
+	if (usable_changed(queue_of(v)))
 		map_affinity(h, v, unit->cpu_hard_affinity, unit->cpu_soft_affinity);
 	return get_sched_res(h->pcpu[engine_place(&h->engine, v->number)].cpu);
 }

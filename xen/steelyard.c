@@ -159,20 +159,16 @@ static bool map_affinity(struct host *h, struct host_vcpu *v, const cpumask_t *h
 	return map_set(h, v->allowed + h->words, &rather) || changed;
 }
 
-/* Whether its pCPUs are no longer those that its vCPUs were told of, and which they are. For every choice
- * cpumask_equal() is long. */
-static bool usable_changed(const struct host_queue *q, cpumask_t *usable)
+/* Whether its pCPUs are no longer those that its vCPUs were told of. For every choice cpumask_equal() is long. */
+HOST_FN bool usable_changed(const struct host_queue *q)
 {
 	const unsigned long *valid = cpumask_bits(q->host->scheduler->cpupool->res_valid);
 	const unsigned long *ours = cpumask_bits(&q->host->pcpus), *known = cpumask_bits(&q->usable);
 	unsigned int i;
 
-	for (i = 0; i < BITS_TO_LONGS(nr_cpu_ids); i++) {
-		if ((valid[i] & ours[i]) != known[i]) {
-			cpumask_and(usable, q->host->scheduler->cpupool->res_valid, &q->host->pcpus);
+	for (i = 0; i < BITS_TO_LONGS(nr_cpu_ids); i++)
+		if ((valid[i] & ours[i]) != known[i])
 			return true;
-		}
-	}
 	return false;
 }
 
@@ -181,6 +177,7 @@ static void map_queue(struct host_queue *q)
 	struct host *h = q->host;
 	struct host_vcpu *v, *next;
 
+	cpumask_and(&q->usable, h->scheduler->cpupool->res_valid, &h->pcpus);
 	list_for_each_entry_safe (v, next, &q->members, in_queue)
 		if (map_affinity(h, v, v->unit->cpu_hard_affinity, v->unit->cpu_soft_affinity))
 			engine_affinity_changed(&h->engine, v->number, q->now);
@@ -189,13 +186,9 @@ static void map_queue(struct host_queue *q)
 /* Each call into the engine comes after this, with the queue's lock held; its time, which never goes back. */
 static u64 arrive(struct host_queue *q, u64 now)
 {
-	cpumask_t usable;
-
 	q->now = max(q->now, now);
-	if (usable_changed(q, &usable)) {
-		cpumask_copy(&q->usable, &usable);
+	if (usable_changed(q))
 		map_queue(q);
-	}
 	return q->now;
 }
 
@@ -309,8 +302,9 @@ static void cf_check steelyard_context_saved(const struct scheduler *ops, struct
 		return;
 	}
 	lock = unit_schedule_lock_irq(unit);
+	/* At the time of the choice that stopped it, or of what has come since; the next call finds what else has changed. */
 	if (v->engine.saving)
-		engine_saved(&h->engine, v->number, arrive(queue_of(v), NOW()));
+		engine_saved(&h->engine, v->number, queue_of(v)->now);
 	/* It may have left, and with it its schedule lock. */
 	spin_unlock_irq(lock);
 }

@@ -317,10 +317,12 @@ ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 /* Time between ticks while this vCPU runs. */
 ENGINE_FN u64 engine_tick_ns(struct engine *e, u32 vcpu)
 {
-	u64 tick_ns = sy_tick_ns(host_policy(e)),
-	    own_ns = ENGINE_WITH_DOMAIN(e, host_vcpu(e, vcpu)->domain,
-					engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns);
+	u64 tick_ns = sy_tick_ns(host_policy(e)), own_ns;
 
+	if (!tick_ns)
+		return 0;
+	own_ns = ENGINE_WITH_DOMAIN(e, host_vcpu(e, vcpu)->domain,
+				    engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns);
 	return own_ns ? sy_min(tick_ns, own_ns) : tick_ns;
 }
 

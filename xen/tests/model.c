@@ -91,9 +91,7 @@ static void check_allowed(struct host *h, const struct sched_unit *unit)
 /* Whether what its vCPUs may use is of now. */
 static bool knows_pool(const struct host_queue *q)
 {
-	cpumask_t usable;
-
-	return !usable_changed(q, &usable);
+	return !usable_changed(q);
 }
 
 static bool is_put_off(const struct host_vcpu *v)

@@ -483,10 +483,17 @@ HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 	settle_on(host_of(e), v, pcpu);
 }
 
-/* Of a vCPU that is still in its place on this pCPU. */
-static bool in_guest_kernel(struct vcpu *vcpu)
+/*
+ * Of the unit that stops on this pCPU: of its vCPU that is still in its place here. A core's unit (sched-gran=core) may
+ * have none, and the state of one on another pCPU cannot be read.
+ */
+static bool in_guest_kernel(const struct sched_unit *unit)
 {
 #ifdef CONFIG_X86
+	struct vcpu *vcpu = get_current();
+
+	if (vcpu->sched_unit != unit)
+		return false;
 	if (is_hvm_vcpu(vcpu))
 		return hvm_get_cpl(vcpu) == 0;
 	return vcpu->arch.flags & TF_kernel_mode;
@@ -501,7 +508,7 @@ HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 no
 
 	measure_stops(e, vcpu, pcpu, status, now);
 	if (pcpu != SY_NONE && status == ENGINE_WAITING && sy_ranks(host_policy(e)))
-		v->in_kernel = in_guest_kernel(v->unit->vcpu_list);
+		v->in_kernel = in_guest_kernel(v->unit);
 }
 
 HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now)

@@ -12,6 +12,7 @@
  *	jitter=		percent by which each of both times is longer or shorter, evenly distributed
  *	seed=		above 0, of that distribution
  *	yields=		1: yields after every few ms of computing, as one does that has spun for a lock
+ *	hostile=	1: asks the scheduler for something every few us, all that a guest can
  *	vcpus=
  * At the end vCPU 0 prints a line for each vCPU on the console; the domain then sleeps for good.
  */
@@ -63,6 +64,7 @@ struct measured {
 	u64 worst_wait, switches;
 	u64 rounds; /* of computing */
 	u64 pauses;
+	u64 asked; /* by one that is hostile */
 	u64 random;
 	volatile u32 done;
 } __attribute__((aligned(64)));
@@ -73,7 +75,7 @@ static struct measured measured[VCPUS_MAX];
 unsigned char stacks[VCPUS_MAX][STACK_BYTES] __attribute__((aligned(4096)));
 static struct vcpu_info vcpu_infos[PAGE_BYTES / sizeof(struct vcpu_info)] __attribute__((aligned(4096)));
 static struct vcpu_guest_context context;
-static u64 begin, end, start_after, compute, sleep_time, jitter, seed, yields, vcpus;
+static u64 begin, end, start_after, compute, sleep_time, jitter, seed, yields, hostile, vcpus;
 static volatile u64 sink;
 
 extern void start_other(void);
@@ -238,6 +240,31 @@ static void let_other_pcpus_run(void)
 	__asm__ volatile("pause");
 }
 
+/* Yields, timers that are due at once or soon, and sleeps that end at once or soon, in turn. */
+static void ask_for_something(u64 vcpu)
+{
+	u64 time = now(vcpu);
+	struct vcpu_set_singleshot_timer timer = { .timeout_abs_ns = time + 2000 };
+
+	switch (measured[vcpu].asked++ % 8) {
+	case 0:
+		timer.timeout_abs_ns = time;
+		/* fallthrough */
+	case 1:
+		hypercall(__HYPERVISOR_vcpu_op, VCPUOP_set_singleshot_timer, (long)vcpu, (long)&timer);
+		break;
+	case 2:
+		sleep_until(time);
+		break;
+	case 3:
+		sleep_until(time + 5000);
+		break;
+	default:
+		hypercall(__HYPERVISOR_sched_op, SCHEDOP_yield, 0, 0);
+		break;
+	}
+}
+
 /* The time with its jitter; xorshift64 by G. Marsaglia. */
 static u64 draw(struct measured *m, u64 time)
 {
@@ -270,6 +297,8 @@ static void work(u64 vcpu)
 		let_other_pcpus_run();
 		if (yields && !(++m->pauses % 256))
 			hypercall(__HYPERVISOR_sched_op, SCHEDOP_yield, 0, 0);
+		if (hostile)
+			ask_for_something(vcpu);
 		time = look(vcpu, times);
 		if (time >= end)
 			break;
@@ -349,6 +378,7 @@ void start(struct start_info *start_info)
 	jitter = option("jitter");
 	seed = option("seed");
 	yields = option("yields");
+	hostile = option("hostile");
 	vcpus = option("vcpus");
 	if (vcpus > VCPUS_MAX)
 		vcpus = VCPUS_MAX;

@@ -29,5 +29,6 @@ pub use tally::Tally;
 pub use threads::{Group, Placement, ThreadEvents, Wake, Who};
 pub use trace_events::{TraceEvents, TraceEventsError, read_trace_events};
 pub use xentrace::{
-    XEN_DECISIONS, XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey, is_xentrace, placed,
+    XEN_DECISIONS, XENTRACE_RUNSTATES, Xentrace, XentraceError, XentraceFile, XentraceSurvey,
+    is_xentrace, placed,
 };

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Time that passes: what the timers of pCPUs, vCPUs, domains and of the host call, each with interrupts off.
+ */
+#ifndef STEELYARD_TIMERS_H
+#define STEELYARD_TIMERS_H
+
+/* What a timer calls; *key: which of its map it is. */
+#define CALLBACK(name, call) \
+	static int name(void *map, u32 *key, struct timer *timer) \
+	{ \
+		unsigned long flags; \
+\
+		bpf_local_irq_save(&flags); \
+		call; \
+		bpf_local_irq_restore(&flags); \
+		return 0; \
+	}
+
+/* The end of a slice, or a tick. */
+__weak __noinline int time_passed(u32 pcpu)
+{
+	struct pcpu *c = pcpu_at(pcpu);
+	u32 queue = lock_queue_at(pcpu);
+	u64 now = time_of(queue);
+
+	c->armed_ns = 0;
+	if (c->tick_due_ns && now >= c->tick_due_ns) {
+		c->tick_due_ns = 0;
+		engine_tick(&engine, pcpu, now);
+	}
+	if (c->slice_end_ns && now >= c->slice_end_ns) {
+		c->slice_end_ns = 0;
+		/* Asked for already, it may not have been heard. */
+		if (c->engine.interrupted)
+			host_interrupt(&engine, pcpu);
+		else
+			engine_interrupt(&engine, pcpu);
+	}
+	arm(pcpu);
+	unlock_queue(queue);
+	return 0;
+}
+
+CALLBACK(pcpu_timer, time_passed(*key))
+
+__weak __noinline int vcpu_time(u32 vcpu)
+{
+	u32 queue = lock_queue_of(vcpu);
+	struct vcpu *v = vcpu_at(vcpu);
+	u64 now;
+
+	/* It has ended. */
+	if (queue == SY_NONE)
+		return 0;
+	now = time_of(queue);
+	if (v->timer_ns > now) {
+		start_timer(&vcpu_timers, vcpu, v->timer_ns, 0);
+	} else if (v->timer_ns) {
+		v->timer_ns = 0;
+		engine_vcpu_timer(&engine, vcpu, now);
+	}
+	unlock_queue(queue);
+	return 0;
+}
+
+CALLBACK(vcpu_timer, vcpu_time(*key))
+
+__weak __noinline int domain_time(u32 domain)
+{
+	struct domain *d = domain_at(domain);
+	u64 now = bpf_ktime_get_ns();
+	bool due;
+
+	host_lock_domain(&engine, domain);
+	due = d->timer_ns && d->timer_ns <= now;
+	if (due)
+		d->timer_ns = 0;
+	else
+		start_timer(&domain_timers, domain, d->timer_ns, 0);
+	host_unlock_domain(&engine, domain);
+	if (due)
+		engine_domain_timer(&engine, domain, now);
+	return 0;
+}
+
+CALLBACK(domain_timer, domain_time(*key))
+
+__weak __noinline int balance(u32 queue)
+{
+	set_bit_of(word_of(unbalanced_queues, queue / 64), queue, false);
+	host_lock_queue(&engine, queue);
+	engine_balance(&engine, queue, time_of(queue));
+	unlock_queue(queue);
+	return 0;
+}
+
+__weak __noinline int settle_one(u32 vcpu)
+{
+	u32 queue = lock_queue_of(vcpu);
+
+	if (queue == SY_NONE)
+		return 0;
+	set_bit_of(word_of(unsettled_vcpus, vcpu / 64), vcpu, false);
+	engine_settle_later(&engine, vcpu, time_of(queue));
+	unlock_queue(queue);
+	return 0;
+}
+
+/* What has been put off. Who puts something off from now on sets the timer again. */
+static int later_due(void *map, u32 *key, struct timer *timer)
+{
+	unsigned long flags;
+	u32 i;
+
+	__sync_lock_test_and_set(&later_armed, 0);
+	bpf_for(i, 0, engine.queues)
+	{
+		if (!bit_of(unbalanced_queues, i))
+			continue;
+		bpf_local_irq_save(&flags);
+		balance(i);
+		bpf_local_irq_restore(&flags);
+	}
+	bpf_for(i, 0, vcpus_used)
+	{
+		if (!bit_of(unsettled_vcpus, i))
+			continue;
+		bpf_local_irq_save(&flags);
+		settle_one(i);
+		bpf_local_irq_restore(&flags);
+	}
+	return 0;
+}
+
+__weak __noinline int round_begins(bool samples)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	take_lock(&host_lock);
+	the_round.place = 0;
+	the_round.visits = 0;
+	the_round.settles = 0;
+	if (samples)
+		engine_sample_begin(&engine, now);
+	else
+		engine_account_begin(&engine, now);
+	give_lock(&host_lock);
+	return 0;
+}
+
+/* One domain or vCPU of it; whether there are more. */
+__weak __noinline bool account_goes_on(void)
+{
+	u64 now = bpf_ktime_get_ns();
+	bool more;
+
+	take_lock(&host_lock);
+	more = engine_account_some(&engine, &the_round, now);
+	if (!more)
+		engine_account_end(&engine);
+	give_lock(&host_lock);
+	return more;
+}
+
+__weak __noinline bool sample_goes_on(void)
+{
+	u64 now = bpf_ktime_get_ns();
+	bool more;
+
+	take_lock(&host_lock);
+	more = engine_sample_some(&engine, &the_round, now);
+	give_lock(&host_lock);
+	return more;
+}
+
+static __always_inline void go_round(bool samples)
+{
+	unsigned long flags;
+	bool more = true;
+
+	bpf_local_irq_save(&flags);
+	round_begins(samples);
+	bpf_local_irq_restore(&flags);
+	while (more && can_loop) {
+		bpf_local_irq_save(&flags);
+		more = samples ? sample_goes_on() : account_goes_on();
+		bpf_local_irq_restore(&flags);
+	}
+}
+
+/* Accountings and samples, by one timer and so never at the same time. */
+static int round_due(void *map, u32 *key, struct timer *timer)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (account_due_ns && account_due_ns <= now) {
+		go_round(false);
+		account_due_ns = now + sy_account_ns(host_policy(&engine));
+	}
+	if (sample_due_ns && sample_due_ns <= now) {
+		go_round(true);
+		sample_due_ns = now + sy_sample_ns(host_policy(&engine));
+	}
+	arm_round();
+	return 0;
+}
+
+#endif

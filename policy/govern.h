@@ -131,11 +131,11 @@ SY_FN bool sy_wants_packets(const struct sy_policy *p)
 /* The slice of a domain that asks for none; 0: the discipline has no slices. */
 static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_slice_parameter(p);
 	case SY_CREDIT2:
-		return p->parameter[CREDIT2_RUN_MAX_NS];
+		return SY_PARAMETER(p, CREDIT2_RUN_MAX_NS);
 	case SY_FAIR:
 		return fair_slice_parameter(p, pcpus);
 	default:

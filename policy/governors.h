@@ -99,7 +99,7 @@ enum { SY_GOVERNORS_LIST(SY_GOVERNOR_QUEUE, ) SY_GOVERNORS_QUEUE_WORDS };
 #define SY_HOOK_PICK(...) SY_HOOK_THIRD(__VA_ARGS__)
 #define SY_HOOK_THIRD(first, second, third, ...) third
 #define SY_HOOK_THERE(BIT, ...) \
-	if (p->governors & 1 << (BIT)) { \
+	if (SY_GOVERNORS_OF(p) & 1 << (BIT)) { \
 		__VA_ARGS__ \
 	}
 #define SY_HOOK_NONE(BIT, ...)

@@ -64,7 +64,7 @@
 /* Which pCPUs share a queue. */
 SY_FN enum sy_scope sy_scope(const struct sy_policy *p)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return credit2_scope(p);
 	default:
@@ -75,7 +75,7 @@ SY_FN enum sy_scope sy_scope(const struct sy_policy *p)
 /* Most pCPUs that one queue may serve; a host splits what is larger. */
 SY_FN u64 sy_queue_pcpus_max(const struct sy_policy *p)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return credit2_queue_pcpus_max(p);
 	default:
@@ -86,7 +86,7 @@ SY_FN u64 sy_queue_pcpus_max(const struct sy_policy *p)
 /* Time between two ticks of a pCPU while a vCPU runs on it; 0: no tick. d->tick_ns may shorten it. */
 SY_FN u64 sy_tick_ns(const struct sy_policy *p)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_tick_ns(p);
 	case SY_FAIR:
@@ -99,7 +99,7 @@ SY_FN u64 sy_tick_ns(const struct sy_policy *p)
 /* Time between two accountings of the host; 0: no accounting. */
 SY_FN u64 sy_account_ns(const struct sy_policy *p)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_account_ns(p);
 	default:
@@ -110,15 +110,15 @@ SY_FN u64 sy_account_ns(const struct sy_policy *p)
 /* Time over which the cap of a domain holds; 0: caps are not heeded. */
 SY_FN u64 sy_cap_period_ns(const struct sy_policy *p)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_weight_period_ns(p);
 	case SY_CREDIT:
 		return credit_account_ns(p);
 	case SY_CREDIT2:
-		return p->parameter[CREDIT2_CAP_PERIOD_NS];
+		return SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS);
 	case SY_FAIR:
-		return p->parameter[FAIR_CAP_PERIOD_NS];
+		return SY_PARAMETER(p, FAIR_CAP_PERIOD_NS);
 	default:
 		return 0;
 	}
@@ -127,7 +127,7 @@ SY_FN u64 sy_cap_period_ns(const struct sy_policy *p)
 /* Whether reservations, settings.reserved_ns per settings.period_ns, are heeded. */
 SY_FN bool sy_reserves(const struct sy_policy *p)
 {
-	return p->discipline == SY_SEDF;
+	return SY_DISCIPLINE(p) == SY_SEDF;
 }
 
 /* ---- Creation and membership ---- */
@@ -140,7 +140,7 @@ SY_FN void sy_accounting_init(const struct sy_policy *p, struct sy_accounting *a
 /* pcpus: how many pCPUs the host has; some constants grow with it. */
 SY_FN void sy_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		credit2_queue_init(p, q, pcpus);
 		break;
@@ -170,7 +170,7 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 	d->weight = d->settings.weight;
 	d->vcpus = vcpus;
 	d->timer_ns = 0;
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		credit2_domain_init(p, d, now);
 		break;
@@ -202,7 +202,7 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 	v->first = 0;
 	v->boost_ns = 0;
 	SY_TELL_GOVERNORS(vcpu_init, p, d, v, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		sedf_vcpu_init(p, d, v, now);
 		break;
@@ -230,7 +230,7 @@ SY_FN u32 sy_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 	u32 request = 0;
 
 	SY_ASK_GOVERNORS(join, p, q, d, v, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_join(p, q, d, v, now);
 	case SY_CREDIT2:
@@ -249,7 +249,7 @@ SY_FN u32 sy_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	u32 request = 0;
 
 	SY_ASK_GOVERNORS(leave, p, q, d, v, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_leave(p, q, d, v, now);
 	case SY_CREDIT2:
@@ -268,7 +268,7 @@ SY_FN u32 sy_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 SY_FN void sy_vcpu_destroy(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
 			   struct sy_vcpu *v)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		credit_vcpu_destroy(p, a, d, v);
 		break;
@@ -280,14 +280,14 @@ SY_FN void sy_vcpu_destroy(const struct sy_policy *p, struct sy_accounting *a, s
 /* The answer to SY_SURVEY: begin, then every vCPU that belongs to the queue. */
 SY_FN void sy_survey_begin(const struct sy_policy *p, struct sy_queue *q)
 {
-	if (p->discipline == SY_CREDIT2)
+	if (SY_DISCIPLINE(p) == SY_CREDIT2)
 		credit2_survey_begin(p, q);
 }
 
 SY_FN void sy_survey_vcpu(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			  struct sy_vcpu *v)
 {
-	if (p->discipline == SY_CREDIT2)
+	if (SY_DISCIPLINE(p) == SY_CREDIT2)
 		credit2_survey_vcpu(p, q, d, v);
 }
 
@@ -300,7 +300,7 @@ SY_FN u32 sy_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 	u32 request = 0;
 
 	SY_ASK_GOVERNORS(wake, p, q, d, v, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_wake(p, q, d, v, now);
 	case SY_CREDIT:
@@ -317,7 +317,7 @@ SY_FN u32 sy_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 /* Whom to interrupt for a vCPU that was just queued: SY_STEPS() with any SY_STEPS_ bits. */
 SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_steps(p, v);
 	case SY_CREDIT:
@@ -339,7 +339,7 @@ SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 
 	v->first = 0;
 	SY_ASK_GOVERNORS(block, p, q, d, v, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_block(p, q, d, v, now);
 	case SY_CREDIT2:
@@ -355,7 +355,7 @@ SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 SY_FN u32 sy_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_yield(p, q, d, v, now);
 	case SY_CREDIT:
@@ -379,7 +379,7 @@ SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struc
 #define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_spin, return name##_spin(p, d, v, now);)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_FAIR:
 		return fair_spin(p, v);
 	default:
@@ -394,7 +394,7 @@ SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struc
 static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queue *q,
 				 const struct sy_vcpu *v, u64 ahead_ns)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_may_borrow(v);
 	case SY_FAIR:
@@ -413,7 +413,7 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 		return sy_may_borrow(p, q, v, name##_ahead_ns(p)) ? name##_rank(p, q, d, v, facts, waited_ns, now) : 0;)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_FAIR:
 		return fair_rank(p, d, v, facts);
 	default:
@@ -424,7 +424,7 @@ SY_FN u64 sy_rank(const struct sy_policy *p, const struct sy_queue *q, const str
 /* Whether anybody is ever ranked: whoever is not does not need the facts. */
 static inline bool sy_ranks(const struct sy_policy *p)
 {
-	return p->discipline == SY_FAIR || sy_summons(p);
+	return SY_DISCIPLINE(p) == SY_FAIR || sy_summons(p);
 }
 
 /* RESCHEDULE: the pCPU that this waiting vCPU ran on last, or was moved to by REKEY. */
@@ -434,7 +434,7 @@ SY_FN u32 sy_summon(const struct sy_policy *p, const struct sy_queue *q, struct 
 #define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_spin, return name##_summon(p, q, d, v, now);)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_FAIR:
 		return fair_summon(p, q, d, v);
 	default:
@@ -453,7 +453,7 @@ SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 		if (name##_stays(p)) return request;)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
-	if (!sy_summons(p) && p->discipline == SY_FAIR)
+	if (!sy_summons(p) && SY_DISCIPLINE(p) == SY_FAIR)
 		return fair_spun(p, q, d, v, summoned, now);
 	return sy_yield(p, q, d, v, now) | SY_RESCHEDULE;
 }
@@ -471,7 +471,7 @@ SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	u32 request = 0;
 
 	SY_ASK_GOVERNORS(charge, p, q, d, v, ran_ns, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_charge(p, q, d, v, ran_ns, now);
 	case SY_CREDIT:
@@ -501,7 +501,7 @@ SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy
 #undef SY_DO
 	if (sy_governs_timers(p) && (!v->timer_ns || v->timer_ns > now))
 		return request;
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_vcpu_timer(p, q, d, v, now);
 	case SY_FAIR:
@@ -514,7 +514,7 @@ SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy
 /* d->timer_ns has passed. */
 SY_FN u32 sy_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return credit2_domain_timer(p, d, now);
 	case SY_FAIR:
@@ -533,7 +533,7 @@ SY_FN u64 sy_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain
 	u64 key = 0;
 
 	SY_TELL_GOVERNORS(key, p, q, d, v, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		key = sedf_key(p, q, d, v, now);
 		break;
@@ -562,7 +562,7 @@ SY_FN s64 sy_lead(const struct sy_policy *p, const struct sy_queue *q, const str
 {
 	if (sy_in_moment(p, running, now))
 		return 0;
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_lead(p, q, c, v, running, now);
 	case SY_CREDIT:
@@ -585,7 +585,7 @@ SY_FN enum sy_verdict sy_consider(const struct sy_policy *p, const struct sy_que
 		return SY_STOP;
 	if (sy_puts_first(p) && candidate->first)
 		return SY_TAKE;
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_consider(p, q, c, best, candidate, now);
 	case SY_CREDIT:
@@ -605,7 +605,7 @@ SY_FN bool sy_look_further(const struct sy_policy *p, struct sy_pcpu *c, const s
 {
 	if (best && (best->first || sy_in_moment(p, best, now)))
 		return false;
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_look_further(p, c, best, now);
 	case SY_FAIR:
@@ -620,7 +620,7 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 			       const struct sy_vcpu *best, const struct sy_queue *from,
 			       const struct sy_vcpu *candidate, u64 now)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_steal(p, c, best, from, candidate, now);
 	case SY_FAIR:
@@ -637,7 +637,7 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v,
 		       const struct sy_vcpu *next)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return credit2_reset_due(p, q, v, next);
 	default:
@@ -652,7 +652,7 @@ SY_FN u32 sy_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_gove
 	u32 request = 0;
 
 	SY_ASK_GOVERNORS(reset, p, q, g, d, units, now);
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return request | credit2_reset(p, q, units, now);
 	default:
@@ -668,7 +668,7 @@ SY_FN u32 sy_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu
 
 	SY_ASK_GOVERNORS(start, p, q, c, d, v, now);
 	v->first = 0;
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		sedf_start(p, q, c, v, now);
 		break;
@@ -696,7 +696,7 @@ SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct s
 {
 	u64 slice_ns = SY_FOREVER;
 
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		slice_ns = sedf_slice(p, q, c, d, v, next, now);
 		break;
@@ -725,7 +725,7 @@ SY_FN u64 sy_slice(const struct sy_policy *p, struct sy_queue *q, const struct s
 SY_FN u32 sy_tick(const struct sy_policy *p, struct sy_accounting *a, struct sy_queue *q,
 		  struct sy_pcpu *c, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_tick(p, a, q, c, d, v, now);
 	case SY_FAIR:
@@ -738,13 +738,13 @@ SY_FN u32 sy_tick(const struct sy_policy *p, struct sy_accounting *a, struct sy_
 /* Accounting: begin, then per domain, and per vCPU of it where VISIT asks for that, then end. */
 SY_FN void sy_account_begin(const struct sy_policy *p, struct sy_accounting *a, u64 now)
 {
-	if (p->discipline == SY_CREDIT)
+	if (SY_DISCIPLINE(p) == SY_CREDIT)
 		credit_account_begin(p, a, now);
 }
 
 SY_FN u32 sy_account_domain(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
 		return credit_account_domain(p, a, d);
 	default:
@@ -758,7 +758,7 @@ SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, st
 	bool saves = false;
 	u32 request;
 
-	if (p->discipline != SY_CREDIT)
+	if (SY_DISCIPLINE(p) != SY_CREDIT)
 		return 0;
 #define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_room_ns, saves |= name##_room_ns(p, d, v) > 0;)
 	SY_GOVERNORS_LIST(SY_DO, )
@@ -773,7 +773,7 @@ SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, st
 
 SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)
 {
-	if (p->discipline == SY_CREDIT)
+	if (SY_DISCIPLINE(p) == SY_CREDIT)
 		credit_account_end(p, a);
 }
 
@@ -785,7 +785,7 @@ SY_FN void sy_account_end(const struct sy_policy *p, struct sy_accounting *a)
  */
 SY_FN u64 sy_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return credit2_load(p, q, now);
 	case SY_FAIR:
@@ -800,7 +800,7 @@ SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from
 			  const struct sy_queue *to, const struct sy_domain *d,
 			  const struct sy_vcpu *v, u64 now)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:
 		return credit2_balance_gain(p, from, to, d, v, now);
 	case SY_FAIR:
@@ -819,7 +819,7 @@ SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from
  */
 SY_FN s64 sy_credit(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_credit(v);
 	case SY_CREDIT:
@@ -839,7 +839,7 @@ SY_FN s64 sy_credit(const struct sy_policy *p, const struct sy_queue *q, const s
  */
 SY_FN enum sy_class sy_class(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	switch (p->discipline) {
+	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return sedf_class(v);
 	case SY_CREDIT:

@@ -77,13 +77,21 @@ enum sy_discipline {
 	SY_DISCIPLINES
 };
 
-/* Constant while a host runs it. A host may keep it in read-only memory. */
+/* A host may change parameters, each of which is a word, at any time, and keep all of it in read-only memory if not. */
 struct sy_policy {
 	u64 discipline; /* enum sy_discipline */
 	u64 governors; /* bit 1 << enum sy_governor_kind for each one that works */
 	u64 parameter[SY_PARAMETER_WORDS]; /* indexed by the discipline's own enum */
 	u64 governor_parameter[SY_GOVERNORS][SY_GOVERNOR_PARAMETER_WORDS];
 };
+
+/* How a policy is read. A host may have constants for some of it, by which what does not concern its policy is dead code. */
+#ifndef SY_PARAMETER
+#define SY_DISCIPLINE(p) ((p)->discipline)
+#define SY_GOVERNORS_OF(p) ((p)->governors)
+#define SY_PARAMETER(p, name) ((p)->parameter[name])
+#define SY_GOVERNOR_PARAMETER(p, governor, name) ((p)->governor_parameter[governor][name])
+#endif
 
 struct sy_domain {
 	u64 id; /* unique on the host, above 0; written by the host before init */

@@ -254,17 +254,17 @@ static inline u64 credit_divide_up(u64 value, u64 divisor)
 
 static inline u64 credit_slice_parameter(const struct sy_policy *p)
 {
-	return sy_clamp(p->parameter[CREDIT_SLICE_NS], SY_MS, SY_S);
+	return sy_clamp(SY_PARAMETER(p, CREDIT_SLICE_NS), SY_MS, SY_S);
 }
 
 static inline u64 credit_per_ms(const struct sy_policy *p)
 {
-	return sy_clamp(p->parameter[CREDIT_CREDITS_PER_MS], 1, 1000);
+	return sy_clamp(SY_PARAMETER(p, CREDIT_CREDITS_PER_MS), 1, 1000);
 }
 
 SY_FN u64 credit_tick_ns(const struct sy_policy *p)
 {
-	return credit_slice_parameter(p) / sy_clamp(p->parameter[CREDIT_TICKS_PER_SLICE], 1, 1000);
+	return credit_slice_parameter(p) / sy_clamp(SY_PARAMETER(p, CREDIT_TICKS_PER_SLICE), 1, 1000);
 }
 
 SY_FN u64 credit_account_ns(const struct sy_policy *p)
@@ -298,7 +298,7 @@ SY_FN u32 credit_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 SY_FN u32 credit_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	switch (p->parameter[CREDIT_WAKE]) {
+	switch (SY_PARAMETER(p, CREDIT_WAKE)) {
 	case CREDIT_WAKE_ALL_IDLE:
 		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO,
 				SY_STEP_ALL_IDLE, 0);
@@ -342,7 +342,7 @@ static inline u64 credit_spend_boost(struct sy_vcpu *v, u64 ran_ns)
 /* In effect: who has a credit's worth of boost or more is in BOOST. */
 static inline u32 credit_priority(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	if (v->boost_ns && v->boost_ns * p->parameter[CREDIT_CREDITS_PER_MS] >= SY_MS)
+	if (v->boost_ns && v->boost_ns * SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) >= SY_MS)
 		return CREDIT_BOOST;
 	return credit_vcpu_const(v)->priority;
 }
@@ -353,7 +353,7 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 	struct credit_vcpu *cv = credit_vcpu(v);
 
 	cv->charged_ns = now;
-	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_EXACT) {
+	if (SY_PARAMETER(p, CREDIT_DEBIT) == CREDIT_DEBIT_EXACT) {
 		u64 owed = sy_min(credit_spend_boost(v, ran_ns), 1ULL << 50) * credit_per_ms(p) +
 			   cv->residual;
 
@@ -409,14 +409,14 @@ SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const
 static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy_pcpu *c,
 				      const struct credit_vcpu *running, u64 now)
 {
-	u64 limit_ns = sy_min(p->parameter[CREDIT_RATELIMIT_NS], credit_slice_parameter(p));
+	u64 limit_ns = sy_min(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), credit_slice_parameter(p));
 	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
 
 	/* Before 4.2 nobody is. */
 	if (!limit_ns)
 		return 0;
 	if (running->yielded &&
-	    p->parameter[CREDIT_RATELIMIT_YIELD] == CREDIT_RATELIMIT_YIELD_LIFTED)
+	    SY_PARAMETER(p, CREDIT_RATELIMIT_YIELD) == CREDIT_RATELIMIT_YIELD_LIFTED)
 		return 0;
 	return ran_ns < limit_ns ? limit_ns - ran_ns : 0;
 }
@@ -433,7 +433,7 @@ SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy
 	ran = credit_vcpu_const(best);
 	if (credit_protected_ns(p, c, ran, now))
 		return SY_STOP;
-	if (ran->yielded && p->parameter[CREDIT_YIELD] == CREDIT_YIELD_BEHIND_LOWER)
+	if (ran->yielded && SY_PARAMETER(p, CREDIT_YIELD) == CREDIT_YIELD_BEHIND_LOWER)
 		return SY_TAKE;
 	return credit_priority(p, candidate) <= credit_priority(p, best) ? SY_TAKE : SY_STOP;
 }
@@ -451,7 +451,7 @@ SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 		if (chosen->running && credit_protected_ns(p, c, chosen, now))
 			return false;
 	}
-	cc->steal_ns = now + sy_min(p->parameter[CREDIT_STEAL_INTERVAL_NS], SY_S);
+	cc->steal_ns = now + sy_min(SY_PARAMETER(p, CREDIT_STEAL_INTERVAL_NS), SY_S);
 	return true;
 }
 
@@ -464,9 +464,9 @@ SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pc
 
 	if (best && credit_priority(p, candidate) >= credit_priority(p, best))
 		return SY_STOP;
-	if (waited_ns < p->parameter[CREDIT_MIGRATION_DELAY_NS])
+	if (waited_ns < SY_PARAMETER(p, CREDIT_MIGRATION_DELAY_NS))
 		return SY_SKIP;
-	if (peer->yielded && !p->parameter[CREDIT_STEAL_YIELDED])
+	if (peer->yielded && !SY_PARAMETER(p, CREDIT_STEAL_YIELDED))
 		return SY_SKIP;
 	return SY_TAKE;
 }
@@ -492,17 +492,17 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 	u64 slice_ns = d->slice_ns ? sy_min(d->slice_ns, SY_FOREVER) : credit_slice_parameter(p);
 	u32 priority = credit_priority(p, v);
 
-	if (priority == CREDIT_BOOST && p->parameter[CREDIT_BOOST_SLICE_NS])
-		slice_ns = sy_min(slice_ns, p->parameter[CREDIT_BOOST_SLICE_NS]);
+	if (priority == CREDIT_BOOST && SY_PARAMETER(p, CREDIT_BOOST_SLICE_NS))
+		slice_ns = sy_min(slice_ns, SY_PARAMETER(p, CREDIT_BOOST_SLICE_NS));
 	if (next) {
 		u64 protected_ns = credit_protected_ns(p, c, cv, now);
 		u32 waits = credit_priority(p, next);
 
 		if (protected_ns &&
 		    (waits < priority || (waits == priority && now > c->started_ns)))
-			return p->parameter[CREDIT_RATELIMIT_SLICE] == CREDIT_RATELIMIT_SLICE_REST ?
+			return SY_PARAMETER(p, CREDIT_RATELIMIT_SLICE) == CREDIT_RATELIMIT_SLICE_REST ?
 				       protected_ns :
-				       sy_clamp(p->parameter[CREDIT_RATELIMIT_NS], 1,
+				       sy_clamp(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), 1,
 						credit_slice_parameter(p));
 	}
 	return slice_ns;
@@ -513,7 +513,7 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 /* How often the weight of a domain counts in the host's total. */
 static inline u64 credit_weights(const struct sy_policy *p, const struct credit_domain *cd)
 {
-	if (p->parameter[CREDIT_WEIGHT_PER] == CREDIT_WEIGHT_PER_VCPU)
+	if (SY_PARAMETER(p, CREDIT_WEIGHT_PER) == CREDIT_WEIGHT_PER_VCPU)
 		return cd->active_vcpus;
 	return cd->active_vcpus ? 1 : 0;
 }
@@ -554,7 +554,7 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	if (cv->priority == CREDIT_BOOST)
 		cv->priority = CREDIT_UNDER;
 	cv->yielded = 0;
-	if (p->parameter[CREDIT_DEBIT] == CREDIT_DEBIT_FLAT) {
+	if (SY_PARAMETER(p, CREDIT_DEBIT) == CREDIT_DEBIT_FLAT) {
 		u64 tick_ns = credit_tick_ns(p);
 
 		if (d->tick_ns)
@@ -646,7 +646,7 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 		fair = peak;
 	}
 	ca->share = credit_divide_up(fair, cd->active_vcpus);
-	if (p->parameter[CREDIT_LEVEL])
+	if (SY_PARAMETER(p, CREDIT_LEVEL))
 		credit_find_level(ca, cd);
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus);
 	return request;
@@ -669,7 +669,7 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 	ca->unused = 0;
 	if (!cv->active)
 		return 0;
-	if (p->parameter[CREDIT_LEVEL])
+	if (SY_PARAMETER(p, CREDIT_LEVEL))
 		credits = ca->level;
 	credits += (s64)ca->share;
 	if (credits < 0) {
@@ -689,9 +689,9 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 			ca->unused = (u64)(credits - most);
 			if (!saves)
 				credit_retire(p, ca, cd, cv);
-			if (saves || p->parameter[CREDIT_OVERFLOW] == CREDIT_OVERFLOW_KEPT)
+			if (saves || SY_PARAMETER(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_KEPT)
 				credits = most;
-			else if (p->parameter[CREDIT_OVERFLOW] == CREDIT_OVERFLOW_HALF)
+			else if (SY_PARAMETER(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_HALF)
 				credits = (s64)((u64)credits / 2);
 			else
 				credits = 0;

@@ -186,7 +186,7 @@ static inline struct credit2_domain *credit2_domain(struct sy_domain *d)
 /* A time of the parameters, small enough for sums of signed values: 13 days. */
 static inline s64 credit2_ns(const struct sy_policy *p, enum credit2_parameter parameter)
 {
-	return (s64)sy_min(p->parameter[parameter], 1ULL << 50);
+	return (s64)sy_min(SY_PARAMETER(p, parameter), 1ULL << 50);
 }
 
 /* Unit of a reset, at least 1 */
@@ -294,13 +294,13 @@ static inline u32 credit2_follow_weight(struct sy_queue *q, const struct sy_doma
 /* A parameter in thousandths of a busy vCPU */
 static inline u64 credit2_load_permille(const struct sy_policy *p, enum credit2_parameter parameter)
 {
-	return (sy_min(p->parameter[parameter], 1ULL << 40) << CREDIT2_LOAD_PRECISION_SHIFT) / 1000;
+	return (sy_min(SY_PARAMETER(p, parameter), 1ULL << 40) << CREDIT2_LOAD_PRECISION_SHIFT) / 1000;
 }
 
 static inline u64 credit2_load_at(const struct sy_policy *p, const struct credit2_load *load,
 				  u64 running, u64 now)
 {
-	u64 window_shift = sy_clamp(p->parameter[CREDIT2_LOAD_WINDOW_SHIFT], 11, 40) -
+	u64 window_shift = sy_clamp(SY_PARAMETER(p, CREDIT2_LOAD_WINDOW_SHIFT), 11, 40) -
 			   CREDIT2_LOAD_GRANULARITY_SHIFT;
 	u64 time = now >> CREDIT2_LOAD_GRANULARITY_SHIFT;
 	u64 newest = running << CREDIT2_LOAD_PRECISION_SHIFT;
@@ -338,12 +338,12 @@ static inline void credit2_set_loads(const struct sy_policy *p, struct sy_queue 
 
 SY_FN enum sy_scope credit2_scope(const struct sy_policy *p)
 {
-	return (enum sy_scope)sy_min(p->parameter[CREDIT2_QUEUE], SY_SCOPE_ALL);
+	return (enum sy_scope)sy_min(SY_PARAMETER(p, CREDIT2_QUEUE), SY_SCOPE_ALL);
 }
 
 SY_FN u64 credit2_queue_pcpus_max(const struct sy_policy *p)
 {
-	u64 pcpus = p->parameter[CREDIT2_QUEUE_PCPUS_MAX];
+	u64 pcpus = SY_PARAMETER(p, CREDIT2_QUEUE_PCPUS_MAX);
 
 	return pcpus ? pcpus : SY_NONE;
 }
@@ -357,7 +357,7 @@ SY_FN void credit2_queue_init(const struct sy_policy *p, struct sy_queue *q, u64
 
 SY_FN void credit2_domain_init(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
-	budget_init(&credit2_domain(d)->budget, d, p->parameter[CREDIT2_CAP_PERIOD_NS], now);
+	budget_init(&credit2_domain(d)->budget, d, SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
 SY_FN void credit2_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v,
@@ -399,7 +399,7 @@ SY_FN u32 credit2_leave(const struct sy_policy *p, struct sy_queue *q, struct sy
 	cq->load.average -= sy_min(cq->load.average, cv->load.average);
 	return credit2_drop_weight(cq, cv->weight) |
 	       budget_block(&credit2_domain(d)->budget, &cv->grant, d,
-			    p->parameter[CREDIT2_CAP_PERIOD_NS], now);
+			    SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
 SY_FN void credit2_survey_begin(const struct sy_policy *p, struct sy_queue *q)
@@ -422,13 +422,13 @@ SY_FN u32 credit2_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_
 {
 	return credit2_follow_weight(q, d, v) |
 	       budget_wake(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
-			   p->parameter[CREDIT2_CAP_PERIOD_NS], now);
+			   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
 /* idle_first asks its last pCPU before the others of its queue where it must preempt. */
 SY_FN u32 credit2_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	if (p->parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST)
+	if (SY_PARAMETER(p, CREDIT2_WAKE) == CREDIT2_WAKE_IDLE_FIRST)
 		return SY_STEPS(SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_LEAST, 0) |
 		       SY_STEPS_QUEUE;
 	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD, SY_STEP_ONE_IDLE, SY_STEP_LEAST) |
@@ -440,15 +440,15 @@ SY_FN u32 credit2_block(const struct sy_policy *p, struct sy_queue *q, struct sy
 {
 	credit2_set_loads(p, q, v, 0, now);
 	return budget_block(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
-			    p->parameter[CREDIT2_CAP_PERIOD_NS], now);
+			    SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
 /* Holds for the choice that follows at once: the next one is at least run_min_ns away. */
 SY_FN u32 credit2_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			struct sy_vcpu *v, u64 now)
 {
-	if (p->parameter[CREDIT2_YIELD])
-		credit2_vcpu(v)->yielded_until_ns = now + p->parameter[CREDIT2_RUN_MIN_NS];
+	if (SY_PARAMETER(p, CREDIT2_YIELD))
+		credit2_vcpu(v)->yielded_until_ns = now + SY_PARAMETER(p, CREDIT2_RUN_MIN_NS);
 	return 0;
 }
 
@@ -460,7 +460,7 @@ SY_FN u32 credit2_charge(const struct sy_policy *p, struct sy_queue *q, struct s
 	credit2_settle(p, q, v);
 	credit2_burn(p, q, v, ran_ns);
 	request |= budget_charge(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
-				 p->parameter[CREDIT2_CAP_PERIOD_NS], ran_ns, now);
+				 SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), ran_ns, now);
 	if (request & SY_PARK)
 		credit2_set_loads(p, q, v, 0, now);
 	return request;
@@ -469,7 +469,7 @@ SY_FN u32 credit2_charge(const struct sy_policy *p, struct sy_queue *q, struct s
 SY_FN u32 credit2_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
 	return budget_domain_timer(&credit2_domain(d)->budget, d,
-				   p->parameter[CREDIT2_CAP_PERIOD_NS], now);
+				   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
 /* ---- Who is next, for how long ---- */
@@ -482,7 +482,7 @@ SY_FN u64 credit2_key(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	credit2_settle(p, q, v);
 	credit2_set_loads(p, q, v, 1, now);
 	budget_key(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
-		   p->parameter[CREDIT2_CAP_PERIOD_NS]);
+		   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS));
 	return sy_signed_key((s64)given_ns - credit2_vcpu(v)->credit_ns);
 }
 
@@ -490,7 +490,7 @@ SY_FN u64 credit2_key(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 static inline u64 credit2_safe_ns(const struct sy_policy *p, const struct sy_pcpu *c, u64 now)
 {
 	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
-	u64 limit_ns = p->parameter[CREDIT2_RATELIMIT_NS];
+	u64 limit_ns = SY_PARAMETER(p, CREDIT2_RATELIMIT_NS);
 
 	return limit_ns > ran_ns ? limit_ns - ran_ns : 0;
 }
@@ -505,7 +505,7 @@ static inline s64 credit2_resist_ns(const struct sy_policy *p, const struct sy_p
 SY_FN s64 credit2_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		       const struct sy_vcpu *v, const struct sy_vcpu *running, u64 now)
 {
-	if (credit2_safe_ns(p, c, now) > p->parameter[CREDIT2_RATELIMIT_TOLERANCE_NS])
+	if (credit2_safe_ns(p, c, now) > SY_PARAMETER(p, CREDIT2_RATELIMIT_TOLERANCE_NS))
 		return -1;
 	return credit2_credit_ns(p, q, v) - credit2_credit_ns(p, q, running) -
 	       credit2_resist_ns(p, c, v);
@@ -545,7 +545,7 @@ SY_FN u64 credit2_reset_due(const struct sy_policy *p, const struct sy_queue *q,
 
 	if (debt_ns < 0)
 		return 0;
-	if (p->parameter[CREDIT2_RESET] == CREDIT2_RESET_MOST_CREDIT && next &&
+	if (SY_PARAMETER(p, CREDIT2_RESET) == CREDIT2_RESET_MOST_CREDIT && next &&
 	    credit2_credit_ns(p, q, next) > 0)
 		return 0;
 	if (debt_ns > unit_ns || (floor_ns && debt_ns >= floor_ns))
@@ -583,8 +583,8 @@ SY_FN u64 credit2_slice(const struct sy_policy *p, const struct sy_queue *q,
 			const struct sy_pcpu *c, const struct sy_domain *d, const struct sy_vcpu *v,
 			const struct sy_vcpu *next, u64 now)
 {
-	u64 max_ns = d->slice_ns ? d->slice_ns : p->parameter[CREDIT2_RUN_MAX_NS];
-	u64 min_ns = sy_max(p->parameter[CREDIT2_RUN_MIN_NS], credit2_safe_ns(p, c, now));
+	u64 max_ns = d->slice_ns ? d->slice_ns : SY_PARAMETER(p, CREDIT2_RUN_MAX_NS);
+	u64 min_ns = sy_max(SY_PARAMETER(p, CREDIT2_RUN_MIN_NS), credit2_safe_ns(p, c, now));
 	s64 credit_ns = credit2_credit_ns(p, q, v);
 	s64 next_ns = next ? credit2_credit_ns(p, q, next) : 0;
 	u64 run_ns;
@@ -595,7 +595,7 @@ SY_FN u64 credit2_slice(const struct sy_policy *p, const struct sy_queue *q,
 		 sy_max(credit2_queue_const(q)->max_weight, 1);
 	run_ns = sy_max(sy_min(run_ns, max_ns), sy_max(min_ns, 1));
 	return sy_min(run_ns, budget_slice(&credit2_vcpu_const(v)->grant, d,
-					   p->parameter[CREDIT2_CAP_PERIOD_NS]));
+					   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS)));
 }
 
 /* ---- Balance ---- */

@@ -259,7 +259,7 @@ static inline const struct fair_queue *fair_queue_const(const struct sy_queue *q
 
 static inline bool fair_by_deadline(const struct sy_policy *p)
 {
-	return p->parameter[FAIR_ORDER] == FAIR_BY_DEADLINE;
+	return SY_PARAMETER(p, FAIR_ORDER) == FAIR_BY_DEADLINE;
 }
 
 /* ---- Arithmetic ---- */
@@ -286,7 +286,7 @@ static inline s64 fair_difference(u64 a, u64 b)
 /* A time that grows with the number of pCPUs. */
 static inline u64 fair_grown(const struct sy_policy *p, const struct fair_queue *f, u64 parameter)
 {
-	return sy_min(p->parameter[parameter], FAIR_RUN_MAX_NS) * f->scale;
+	return sy_min(SY_PARAMETER(p, parameter), FAIR_RUN_MAX_NS) * f->scale;
 }
 
 /*
@@ -369,7 +369,7 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 			      u64 now)
 {
 	struct fair_domain *fd = fair_domain(d);
-	u64 half_life_ns = p->parameter[FAIR_LOAD_HALF_LIFE_NS];
+	u64 half_life_ns = SY_PARAMETER(p, FAIR_LOAD_HALF_LIFE_NS);
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX) * FAIR_WEIGHT_SCALE;
 	u64 others = 0;
 
@@ -389,8 +389,8 @@ static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fa
 {
 	if (!d->slice_ns)
 		return fair_grown(p, f, FAIR_BASE_SLICE_NS);
-	return sy_clamp(d->slice_ns, p->parameter[FAIR_ASKED_SLICE_MIN_NS],
-			p->parameter[FAIR_ASKED_SLICE_MAX_NS]);
+	return sy_clamp(d->slice_ns, SY_PARAMETER(p, FAIR_ASKED_SLICE_MIN_NS),
+			SY_PARAMETER(p, FAIR_ASKED_SLICE_MAX_NS));
 }
 
 /* Order deadline: what a vCPU takes along when it leaves the sums; two slices or a tick at most. */
@@ -398,7 +398,7 @@ static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f
 			   const struct fair_vcpu *s)
 {
 	s64 lag = fair_difference(f->vruntime, s->vruntime);
-	u64 limit_ns = sy_max(2 * s->slice_ns, p->parameter[FAIR_TICK_NS]);
+	u64 limit_ns = sy_max(2 * s->slice_ns, SY_PARAMETER(p, FAIR_TICK_NS));
 	s64 limit = (s64)fair_virtual(limit_ns, s->weight);
 
 	return sy_smin(sy_smax(lag, -limit), limit);
@@ -473,7 +473,7 @@ static inline void fair_set_timer(const struct sy_policy *p, struct fair_queue *
 {
 	u64 left = sy_max(s->deadline, s->vruntime) - s->vruntime;
 
-	if (!p->parameter[FAIR_HRTICK] || !fair_by_deadline(p))
+	if (!SY_PARAMETER(p, FAIR_HRTICK) || !fair_by_deadline(p))
 		return;
 	left = sy_min(left, sy_divide(1ULL << 63, s->weight)) * s->weight;
 	left = (left - sy_min(s->uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
@@ -487,14 +487,14 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 			      struct fair_vcpu *s, u64 now)
 {
 	u64 credit_ns = fair_grown(p, f, FAIR_LATENCY_NS) / 100 *
-			sy_min(p->parameter[FAIR_SLEEPER_CREDIT_PERCENT], 100);
+			sy_min(SY_PARAMETER(p, FAIR_SLEEPER_CREDIT_PERCENT), 100);
 	u64 weight_before = s->weight;
 	s64 lag;
 
 	fair_set_weight(s, fair_weight(p, d, s, now));
 	if (!fair_by_deadline(p)) {
 		s->vruntime = sy_max(s->vruntime, f->vruntime - credit_ns);
-	} else if (s->lag < 0 && p->parameter[FAIR_DELAY_DEQUEUE]) {
+	} else if (s->lag < 0 && SY_PARAMETER(p, FAIR_DELAY_DEQUEUE)) {
 		lag = sy_smin(fair_difference(f->vruntime, s->vruntime), 0);
 		s->vruntime = f->vruntime - (u64)fair_scaled(lag, weight_before, s->weight);
 	} else {
@@ -522,21 +522,21 @@ static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, stru
 
 SY_FN u64 fair_tick_ns(const struct sy_policy *p)
 {
-	return p->parameter[FAIR_TICK_NS];
+	return SY_PARAMETER(p, FAIR_TICK_NS);
 }
 
 static inline u64 fair_scale(const struct sy_policy *p, u64 pcpus)
 {
-	return p->parameter[FAIR_SCALING] ? 1 + (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8) :
-					    1;
+	return SY_PARAMETER(p, FAIR_SCALING) ? 1 + (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8) :
+					       1;
 }
 
 /* The slice of a domain that asks for none; 0: order vruntime gives no slices. */
 SY_FN u64 fair_slice_parameter(const struct sy_policy *p, u64 pcpus)
 {
-	if (p->parameter[FAIR_ORDER] != FAIR_BY_DEADLINE)
+	if (SY_PARAMETER(p, FAIR_ORDER) != FAIR_BY_DEADLINE)
 		return 0;
-	return sy_min(p->parameter[FAIR_BASE_SLICE_NS], FAIR_RUN_MAX_NS) * fair_scale(p, pcpus);
+	return sy_min(SY_PARAMETER(p, FAIR_BASE_SLICE_NS), FAIR_RUN_MAX_NS) * fair_scale(p, pcpus);
 }
 
 SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
@@ -546,10 +546,10 @@ SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pc
 	f->vruntime = FAIR_VRUNTIME_START;
 	f->least_waiting = FAIR_NOBODY;
 	f->scale = fair_scale(p, pcpus);
-	f->balance_interval_ns = sy_min(p->parameter[FAIR_BALANCE_INTERVAL_NS], FAIR_RUN_MAX_NS) *
+	f->balance_interval_ns = sy_min(SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_NS), FAIR_RUN_MAX_NS) *
 				 sy_clamp(pcpus, 1, 1ULL << 16);
 	f->balance_interval_ns = sy_min(f->balance_interval_ns,
-					p->parameter[FAIR_BALANCE_INTERVAL_MAX_NS]);
+					SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_MAX_NS));
 }
 
 SY_FN void fair_domain_init(const struct sy_policy *p, struct sy_domain *d, u64 now)
@@ -560,7 +560,7 @@ SY_FN void fair_domain_init(const struct sy_policy *p, struct sy_domain *d, u64 
 	fd->yielded_to = 0;
 	fd->runnable.value = 0;
 	fd->runnable.updated_ns = now;
-	budget_init(&fd->budget, d, p->parameter[FAIR_CAP_PERIOD_NS], now);
+	budget_init(&fd->budget, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 }
 
 SY_FN void fair_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v,
@@ -588,7 +588,7 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	}
 	fair_add(p, f, s);
 	s->place = FAIR_WAITING;
-	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+	budget_key(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 	return 0;
 }
 
@@ -606,7 +606,7 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 		s->place = FAIR_MOVING;
 	}
 	s->vruntime -= vtime;
-	return budget_block(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS],
+	return budget_block(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 			    now);
 }
 
@@ -626,7 +626,7 @@ SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
-				  p->parameter[FAIR_CAP_PERIOD_NS], now);
+				  SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 
 	if (s->place == FAIR_ASLEEP)
 		fair_rouse(p, d, s, now);
@@ -652,7 +652,7 @@ static inline u32 fair_lull(const struct sy_policy *p, struct sy_queue *q, struc
 		fair_domain(d)->runnable_vcpus--;
 		s->place = FAIR_ASLEEP;
 	}
-	return budget_block(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS],
+	return budget_block(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 			    now);
 }
 
@@ -704,7 +704,7 @@ static inline bool fair_may_come(const struct sy_policy *p, const struct fair_qu
 SY_FN enum sy_gang fair_spin(const struct sy_policy *p, struct sy_vcpu *v)
 {
 	fair_vcpu(v)->spins = 1;
-	return p->parameter[FAIR_PAUSE_LOOP] == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
+	return SY_PARAMETER(p, FAIR_PAUSE_LOOP) == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
 }
 
 /* How soon its turn comes, in rotation after the one that was yielded to last. */
@@ -729,7 +729,7 @@ SY_FN u32 fair_summon(const struct sy_policy *p, const struct sy_queue *q, struc
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 
 	fair_domain(d)->yielded_to = v->index;
-	v->first = p->parameter[FAIR_NEXT_BUDDY] &&
+	v->first = SY_PARAMETER(p, FAIR_NEXT_BUDDY) &&
 		   (fair_by_deadline(p) ? s->vruntime <= f->vruntime :
 					  fair_may_come(p, f, s, f->vruntime));
 	return SY_REKEY | SY_RESCHEDULE;
@@ -740,7 +740,7 @@ SY_FN u32 fair_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	switch (p->parameter[FAIR_PAUSE_LOOP]) {
+	switch (SY_PARAMETER(p, FAIR_PAUSE_LOOP)) {
 	case FAIR_PAUSE_YIELD:
 		return fair_yield(p, q, d, v, now) | SY_RESCHEDULE;
 	case FAIR_PAUSE_DIRECTED:
@@ -752,7 +752,7 @@ SY_FN u32 fair_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		/* As a sleep of the thread, not as a park for a cap. */
 		if (s->place < FAIR_WAITING)
 			return 0;
-		v->timer_ns = now + p->parameter[FAIR_PAUSE_SLEEP_NS];
+		v->timer_ns = now + SY_PARAMETER(p, FAIR_PAUSE_SLEEP_NS);
 		return fair_lull(p, q, d, s, now) | SY_PARK | SY_TIMER;
 	default:
 		return 0;
@@ -771,7 +771,7 @@ SY_FN u32 fair_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct 
 		return SY_TIMER;
 	fair_rouse(p, d, s, now);
 	request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
-			      p->parameter[FAIR_CAP_PERIOD_NS], now);
+			      SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 	return request & SY_PARK ? request | SY_TIMER : request | SY_TIMER | SY_UNPARK;
 }
 
@@ -794,7 +794,7 @@ static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *
 	consumed = s->vruntime >= s->deadline;
 	if (consumed)
 		fair_renew_deadline(p, f, d, s);
-	if (q->queued && (consumed || (p->parameter[FAIR_PREEMPT_SHORT] && !s->protected &&
+	if (q->queued && (consumed || (SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && !s->protected &&
 				       s->vruntime > f->vruntime)))
 		return SY_RESCHEDULE;
 	return 0;
@@ -819,7 +819,7 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 	/* Who is parked may run on for a moment. */
 	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d,
-				 p->parameter[FAIR_CAP_PERIOD_NS], ran_ns, now);
+				 SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), ran_ns, now);
 	if (request & SY_PARK && s->place >= FAIR_WAITING)
 		fair_exit(p, q, s);
 	return request;
@@ -827,7 +827,7 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 SY_FN u32 fair_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
-	return budget_domain_timer(&fair_domain(d)->budget, d, p->parameter[FAIR_CAP_PERIOD_NS],
+	return budget_domain_timer(&fair_domain(d)->budget, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 				   now);
 }
 
@@ -839,7 +839,7 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	budget_key(&fair_domain(d)->budget, &s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+	budget_key(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 	/* A cap's period may end a sleep for a pause loop early. */
 	if (s->place == FAIR_ASLEEP)
 		fair_rouse(p, d, s, now);
@@ -858,7 +858,7 @@ static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queu
 				 const struct fair_vcpu *waiting, const struct fair_vcpu *running)
 {
 	u64 vtime = fair_queue_const(q)->vruntime;
-	bool shorter = p->parameter[FAIR_PREEMPT_SHORT] && waiting->slice_ns < running->slice_ns;
+	bool shorter = SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && waiting->slice_ns < running->slice_ns;
 
 	if (!fair_by_deadline(p))
 		return waiting->vruntime <= running->vruntime;
@@ -902,7 +902,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 		return SY_TAKE;
 	/* A shorter slice further on may still precede. */
 	if (fair_by_deadline(p) && waiting->deadline < fair_vcpu_const(best)->deadline &&
-	    p->parameter[FAIR_PREEMPT_SHORT])
+	    SY_PARAMETER(p, FAIR_PREEMPT_SHORT))
 		return SY_SKIP;
 	return SY_STOP;
 }
@@ -910,7 +910,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 /* The most that is counted of an idle time is twice what decides. */
 static inline u64 fair_newidle_least_ns(const struct sy_policy *p)
 {
-	return sy_min(p->parameter[FAIR_NEWIDLE_LEAST_NS], FAIR_RUN_MAX_NS);
+	return sy_min(SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS), FAIR_RUN_MAX_NS);
 }
 
 SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
@@ -929,7 +929,7 @@ SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 /* Ran so short a time ago that its cache is worth more than a pCPU now. */
 static inline bool fair_hot(const struct sy_policy *p, const struct fair_vcpu *s, u64 now)
 {
-	return s->last_ran_ns && now - s->last_ran_ns < p->parameter[FAIR_MIGRATION_COST_NS];
+	return s->last_ran_ns && now - s->last_ran_ns < SY_PARAMETER(p, FAIR_MIGRATION_COST_NS);
 }
 
 SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c,
@@ -951,7 +951,7 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 		s->place = FAIR_RUNNING;
 	s->ran_ns = 0;
 	s->last_ran_ns = now;
-	s->protected = p->parameter[FAIR_RUN_TO_PARITY] != 0;
+	s->protected = SY_PARAMETER(p, FAIR_RUN_TO_PARITY) != 0;
 	fair_set_timer(p, fair_queue(q), s, now);
 
 	/* An idle time that a steal ended at once is none. Each weighs an eighth in the average. */
@@ -975,7 +975,7 @@ SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct
 {
 	struct fair_queue *f = fair_queue(q);
 	const struct fair_vcpu *s = fair_vcpu_const(v);
-	u64 slice_ns = budget_slice(&s->grant, d, p->parameter[FAIR_CAP_PERIOD_NS]);
+	u64 slice_ns = budget_slice(&s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 
 	/* Behind one that was summoned there may be less; what was known is never too much. */
 	if (!next || !next->first)
@@ -1006,7 +1006,7 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	u32 request = 0;
 
 	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
-					    sy_clamp(p->parameter[FAIR_BUSY_FACTOR], 1, 1024)) {
+					    sy_clamp(SY_PARAMETER(p, FAIR_BUSY_FACTOR), 1, 1024)) {
 		f->balanced_ns = now;
 		f->pushed_ns = now;
 		request |= SY_BALANCE;
@@ -1047,11 +1047,11 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 	u64 to_load = sy_min(t->weight, FAIR_RUN_MAX_NS);
 	s64 difference = fair_difference(from_load, to_load);
 	s64 after = difference - 2 * (s64)sy_min(s->weight, SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
-	u64 recent_ns = p->parameter[FAIR_TICK_NS];
+	u64 recent_ns = SY_PARAMETER(p, FAIR_TICK_NS);
 
 	if (s->place != FAIR_WAITING || fair_hot(p, s, now))
 		return 0;
-	if (from_load * 100 <= to_load * sy_min(p->parameter[FAIR_IMBALANCE_PERCENT], 1000))
+	if (from_load * 100 <= to_load * sy_min(SY_PARAMETER(p, FAIR_IMBALANCE_PERCENT), 1000))
 		return 0;
 	/* Between busy pCPUs only when either's turn has come, at this tick. */
 	if (to_load && now - f->balanced_ns >= recent_ns && now - t->balanced_ns >= recent_ns)

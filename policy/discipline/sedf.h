@@ -134,12 +134,12 @@ static inline struct sedf_queue *sedf_queue(struct sy_queue *q)
 
 static inline u64 sedf_weight_period_ns(const struct sy_policy *p)
 {
-	return sy_clamp(p->parameter[SEDF_WEIGHT_PERIOD_NS], SY_MS, SY_S);
+	return sy_clamp(SY_PARAMETER(p, SEDF_WEIGHT_PERIOD_NS), SY_MS, SY_S);
 }
 
 static inline u64 sedf_quantum_ns(const struct sy_policy *p)
 {
-	return sy_clamp(p->parameter[SEDF_EXTRA_QUANTUM_NS], SY_US, SY_S);
+	return sy_clamp(SY_PARAMETER(p, SEDF_EXTRA_QUANTUM_NS), SY_US, SY_S);
 }
 
 /* When the period starts that ends at the deadline. */
@@ -177,8 +177,8 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 				const struct sy_domain *d, struct sedf_vcpu *sv)
 {
 	u64 weight_period_ns = sedf_weight_period_ns(p);
-	u64 period_max_ns = sy_clamp(p->parameter[SEDF_PERIOD_MAX_NS], SY_MS, 100 * SY_S);
-	u64 period_min_ns = sy_clamp(p->parameter[SEDF_PERIOD_MIN_NS], SY_US, period_max_ns);
+	u64 period_max_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MAX_NS), SY_MS, 100 * SY_S);
+	u64 period_min_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MIN_NS), SY_US, period_max_ns);
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	u64 period_ns = d->settings.period_ns ? d->settings.period_ns : weight_period_ns;
 	u64 slice_ns = d->settings.reserved_ns;
@@ -192,7 +192,7 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 		sv->counted_slice_ns = weight_period_ns * sy_min(slice_ns, period_ns) / period_ns;
 		sq->reserved_ns += sv->counted_slice_ns;
 	} else {
-		u64 taken_ns = sq->reserved_ns + p->parameter[SEDF_WEIGHT_SAFETY_NS];
+		u64 taken_ns = sq->reserved_ns + SY_PARAMETER(p, SEDF_WEIGHT_SAFETY_NS);
 		u64 left_ns = weight_period_ns - sy_min(taken_ns, weight_period_ns);
 
 		sv->counted_weight = weight;
@@ -204,7 +204,7 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 		slice_ns = sy_min(slice_ns, cap_ns);
 	}
 	sv->period_ns = period_ns;
-	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(p->parameter[SEDF_SLICE_MIN_NS], 1, period_ns),
+	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(SY_PARAMETER(p, SEDF_SLICE_MIN_NS), 1, period_ns),
 				period_ns);
 	sv->spare_ns = 0;
 	if (d->settings.extra_time)
@@ -284,7 +284,7 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		sv->claim_ns = 0;
 		sedf_start_period(p, q, d, sv, now);
 	} else if (now >= sedf_period_start_ns(sv) &&
-		   p->parameter[SEDF_SHORT_BLOCK] != SEDF_SHORT_BLOCK_KEPT) {
+		   SY_PARAMETER(p, SEDF_SHORT_BLOCK) != SEDF_SHORT_BLOCK_KEPT) {
 		u64 lost_ns = sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns);
 
 		if (lost_ns) {

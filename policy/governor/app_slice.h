@@ -129,7 +129,7 @@ static inline struct app_slice_domain *app_slice_domain(struct sy_domain *d)
 
 static inline u64 app_slice_parameter(const struct sy_policy *p, enum app_slice_parameter name)
 {
-	return p->governor_parameter[SY_APP_SLICE][name];
+	return SY_GOVERNOR_PARAMETER(p, SY_APP_SLICE, name);
 }
 
 SY_FN u64 app_slice_sample_ns(const struct sy_policy *p)

@@ -50,7 +50,7 @@ _Static_assert((int)BOOST_CREDIT_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS,
 SY_FN u64 boost_credit_room_ns(const struct sy_policy *p, const struct sy_domain *d,
 			       const struct sy_vcpu *v)
 {
-	u64 limit_ns = p->governor_parameter[SY_BOOST_CREDIT][BOOST_CREDIT_LIMIT_NS];
+	u64 limit_ns = SY_GOVERNOR_PARAMETER(p, SY_BOOST_CREDIT, BOOST_CREDIT_LIMIT_NS);
 
 	if (d->settings.boost_limit_ns)
 		limit_ns = d->settings.boost_limit_ns;
@@ -62,7 +62,7 @@ SY_FN u64 boost_credit_room_ns(const struct sy_policy *p, const struct sy_domain
 SY_FN void boost_credit_save(const struct sy_policy *p, const struct sy_domain *d,
 			     struct sy_vcpu *v, u64 unused_ns, u64 account_ns)
 {
-	u64 percent = p->governor_parameter[SY_BOOST_CREDIT][BOOST_CREDIT_RATIO_PERCENT];
+	u64 percent = SY_GOVERNOR_PARAMETER(p, SY_BOOST_CREDIT, BOOST_CREDIT_RATIO_PERCENT);
 
 	if (d->settings.boost_percent)
 		percent = d->settings.boost_percent;

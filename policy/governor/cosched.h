@@ -105,7 +105,7 @@ SY_GOVERNOR_FITS(SY_COSCHED_VCPU_AT, struct cosched_vcpu);
 
 static inline u64 cosched_parameter(const struct sy_policy *p, enum cosched_parameter name)
 {
-	return p->governor_parameter[SY_COSCHED][name];
+	return SY_GOVERNOR_PARAMETER(p, SY_COSCHED, name);
 }
 
 static inline struct cosched_vcpu *cosched_vcpu(struct sy_vcpu *v)

@@ -90,7 +90,7 @@ static inline struct load_weight_domain *load_weight_domain(struct sy_domain *d)
 
 static inline u64 load_weight_parameter(const struct sy_policy *p, enum load_weight_parameter name)
 {
-	return p->governor_parameter[SY_LOAD_WEIGHT][name];
+	return SY_GOVERNOR_PARAMETER(p, SY_LOAD_WEIGHT, name);
 }
 
 SY_FN u64 load_weight_sample_ns(const struct sy_policy *p)

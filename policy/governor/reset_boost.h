@@ -77,7 +77,7 @@ static inline struct reset_boost_domain *reset_boost_domain(struct sy_domain *d)
 
 static inline u64 reset_boost_parameter(const struct sy_policy *p, enum reset_boost_parameter name)
 {
-	return p->governor_parameter[SY_RESET_BOOST][name];
+	return SY_GOVERNOR_PARAMETER(p, SY_RESET_BOOST, name);
 }
 
 /* A domain of weight 1 is at the greatest weight with this rate. */

@@ -17,6 +17,7 @@ typedef int64_t s64;
 #define SY_DESCRIBE
 #include "steelyard.h"
 #include "catalogue.h"
+#include "engine/counts.h"
 
 /* Null beyond the last discipline. */
 const struct sy_description *sy_describe(u64 discipline)
@@ -33,6 +34,22 @@ const struct sy_description *sy_describe_governor(u64 governor)
 const struct sy_description *sy_describe_settings(void)
 {
 	return &sy_settings_description;
+}
+
+#define SY_COUNT_DESCRIPTION(KIND, name, unit, help) { name, unit, 0, ~0ULL, help, "policy/engine/counts.h", { 0 } },
+
+static const struct sy_parameter sy_counts_described[] = { ENGINE_COUNTS(SY_COUNT_DESCRIPTION) };
+
+static const struct sy_description sy_counts_description = {
+	.name = "counts",
+	.help = "what the engine counts",
+	.parameters = sizeof(sy_counts_described) / sizeof(sy_counts_described[0]),
+	.parameter = sy_counts_described,
+};
+
+const struct sy_description *sy_describe_counts(void)
+{
+	return &sy_counts_description;
 }
 
 /* Null beyond the last one. */

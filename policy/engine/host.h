@@ -6,6 +6,7 @@
 #ifndef STEELYARD_ENGINE_HOST_H
 #define STEELYARD_ENGINE_HOST_H
 
+#include "counts.h"
 #include "state.h"
 
 /* Spelt so, since kernels have macros of the other names. */
@@ -197,6 +198,14 @@ HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now);
 HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now);
 /* A waiting vCPU is no longer parked. */
 HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now);
+/* One more of these, of this pCPU, whose queue's lock is held but for what concerns the host. Who counts defines HOST_COUNTS. */
+HOST_FN void host_count(struct engine *e, u32 pcpu, enum engine_count kind);
+
+#ifndef HOST_COUNTS
+HOST_FN void host_count(struct engine *e, u32 pcpu, enum engine_count kind)
+{
+}
+#endif
 
 /* What is decided about a vCPU and none of the above says, for a host that keeps a trace; such a host defines HOST_NOTES. */
 enum engine_decision {

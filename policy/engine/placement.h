@@ -353,6 +353,8 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 		if (found != ENGINE_NOT_FOUND && !(found == ENGINE_FOUND && also))
 			break;
 	}
+	if (found == ENGINE_NOT_FOUND)
+		host_count(e, v->state.pcpu, ENGINE_LEFT_WAITING);
 	return found;
 }
 

@@ -176,6 +176,7 @@ ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
 	if (c->interrupted || c->occupied)
 		return;
 	c->interrupted = 1;
+	host_count(e, pcpu, ENGINE_INTERRUPTS);
 	if (c->current == SY_NONE)
 		host_set_idle(e, pcpu, false);
 	host_interrupt(e, pcpu);
@@ -278,6 +279,7 @@ ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
 	host_notes(e, ENGINE_PARKS, vcpu, 0);
 	v->parked = 1;
 	v->parked_ns = now;
+	host_count(e, v->state.pcpu, ENGINE_PARKED);
 	if (v->status == ENGINE_RUNNING)
 		engine_interrupt(e, v->ran_on);
 	else if (v->queued)

@@ -83,8 +83,10 @@ pub const VINTAGES: usize = find(FACTS, "SY_VINTAGES");
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    pub(crate) discipline: u64,
-    pub(crate) governors: u64,
+    /// `enum sy_discipline`.
+    pub discipline: u64,
+    /// Bits of `enum sy_governor_kind`.
+    pub governors: u64,
     pub(crate) parameter: [u64; PARAMETER_WORDS],
     pub(crate) governor_parameter: [[u64; GOVERNOR_PARAMETER_WORDS]; GOVERNORS],
 }
@@ -330,6 +332,7 @@ unsafe extern "C" {
     pub(crate) safe fn sy_describe(discipline: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_governor(governor: u64) -> *const CDescription;
     pub(crate) safe fn sy_describe_settings() -> *const CDescription;
+    pub(crate) safe fn sy_describe_counts() -> *const CDescription;
     pub(crate) safe fn sy_describe_published(number: u64) -> *const CPublished;
     pub(crate) safe fn sy_class_name(number: u32) -> *const c_char;
 

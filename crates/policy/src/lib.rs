@@ -226,6 +226,14 @@ pub fn settings() -> &'static [Parameter] {
     &ALL
 }
 
+/// What the engine counts of all that it decides, by `enum engine_count`: each with name, unit and meaning.
+pub fn counts() -> &'static [Parameter] {
+    static ALL: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
+        describe(ffi::sy_describe_counts()).map_or(vec![], |counts| counts.parameters)
+    });
+    &ALL
+}
+
 /// Policies that have a name of their own, and what it stands for: a discipline with governors, as
 /// published.
 pub fn published() -> &'static [(&'static str, &'static str)] {
@@ -489,6 +497,13 @@ impl Policy {
     /// The value of the parameter that [`Policy::set`] knows by this name.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.values().find(|(known, _, _)| known == name).map(|(_, _, value)| value)
+    }
+
+    /// The same with other values, of which only those of this discipline and these governors count.
+    pub fn with_parameters(&self, parameters: &Parameters) -> Policy {
+        let Parameters { parameter, governor_parameter, .. } = *parameters;
+        let own = Parameters { parameter, governor_parameter, ..self.parameters.clone() };
+        Policy { parameters: own, ..self.clone() }
     }
 
     /// What the functions of [`ffi`] take.

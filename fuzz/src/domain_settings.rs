@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an administrator asks for domains of a real host: what is taken is within its range, and is read again as it
+//! What an administrator asks for domains of a real host and of its policy: what is taken is within its range, and is read again as it
 //! was written.
 
 use std::collections::BTreeMap;
@@ -13,18 +13,19 @@ use steelyard_scenario::{
 /// Any bytes as the file, as `NAME=VALUE`, and as a domain's metadata.
 pub fn any(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Ok(domains) = parse_settings(&Source::new("fuzz.toml", text.clone())) {
-        domains.values().for_each(holds);
-        let written = write_settings(&domains);
+    if let Ok(asked) = parse_settings(&Source::new("fuzz.toml", text.clone())) {
+        asked.domains.values().for_each(holds);
+        let written = write_settings(&asked);
         let mut again = parse_settings(&Source::new("again.toml", &*written)).expect(&written);
         // Of whom nothing is asked is not written.
-        again.extend(
-            domains
+        again.domains.extend(
+            asked
+                .domains
                 .iter()
                 .filter(|it| it.1.is_empty())
                 .map(|(name, it)| (name.clone(), it.clone())),
         );
-        assert_eq!(again, domains);
+        assert_eq!(again, asked);
     }
     let mut domain = DomainSettings::default();
     let pairs = text.lines().filter_map(|line| line.split_once('='));

@@ -96,8 +96,8 @@ void BPF_PROG(steelyard_dump_cpu, struct scx_dump_ctx *context, s32 cpu, bool id
 	else if (!idle)
 		DUMP("pCPU %llu of queue %llu: no vCPU\n", pcpu, c->engine.queue);
 	if (c->engine.current != SY_NONE || !idle)
-		DUMP("  occupied %llu, interrupted %llu, others ahead by %llu ns, %llu choices, %llu kicks\n",
-		     c->engine.occupied, c->engine.interrupted, c->others.ahead_ns, c->choices, c->kicks);
+		DUMP("  occupied %llu, interrupted %llu, others ahead by %llu ns, %llu choices\n", c->engine.occupied,
+		     c->engine.interrupted, c->others.ahead_ns, c->counts[ENGINE_CHOICES]);
 }
 
 /* Of each task that can run. */

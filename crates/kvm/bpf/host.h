@@ -138,16 +138,9 @@ HOST_FN u32 kernel_cpu(u32 pcpu)
 	return cpu_of_pcpu[pcpu & (MAX_PCPUS - 1)];
 }
 
-/*
- * The loader's policy. To the verifier it is constant and what does not concern this policy is dead
- * code; the compiler must not take the zeros above for its value.
- */
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
 {
-	const struct sy_policy *p = (const struct sy_policy *)&policy_constant;
-
-	barrier_var(p);
-	return p;
+	return &policy;
 }
 
 HOST_FN struct engine_vcpu *host_vcpu(struct engine *e, u32 vcpu)
@@ -435,7 +428,6 @@ HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
 /* Who comes to an idle pCPU meanwhile keeps its time. */
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 {
-	pcpu_at(pcpu)->kicks++;
 	scx_bpf_kick_cpu(kernel_cpu(pcpu), pcpu_at(pcpu)->engine.current == SY_NONE ? 0 : SCX_KICK_PREEMPT);
 }
 
@@ -541,6 +533,11 @@ HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 		in_kernel = BPF_CORE_READ(kvm_vcpu_of(notifier), arch.preempted_in_kernel);
 	bpf_task_release(p);
 	return in_kernel;
+}
+
+HOST_FN void host_count(struct engine *e, u32 pcpu, enum engine_count kind)
+{
+	pcpu_at(pcpu)->counts[kind]++;
 }
 
 HOST_FN struct engine_met *host_met(struct engine *e, u32 vcpu)

@@ -39,6 +39,8 @@ static __always_inline void start_other(struct pcpu *c, const struct thread *t, 
 
 static __always_inline void stop_other(struct pcpu *c, struct task_struct *p, struct thread *t, u64 now)
 {
+	if (c->others.run)
+		c->counts[ENGINE_OTHERS_NS] += now > c->others.changed_ns ? now - c->others.changed_ns : 0;
 	engine_other_stops(&c->others, &t->other, p->scx.weight, now);
 }
 

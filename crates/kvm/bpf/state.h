@@ -81,11 +81,9 @@ struct pcpu {
 	u64 slice_end_ns;
 	u64 tick_due_ns; /* 0: no tick is due */
 	u64 armed_ns; /* when its timer fires; 0: it does not */
-	u64 choices; /* so far */
-	u64 kicks; /* that it got so far */
-	u64 pause_loops; /* at which KVM found somebody to yield to, so far */
 	u32 offline; /* 1: no CPU that is online has this number; the kernel ends the scheduler when that changes */
 	struct engine_turns others;
+	u64 counts[ENGINE_COUNT_KINDS]; /* so far */
 } OWN_LINE;
 
 #endif

@@ -33,6 +33,7 @@
 /* BPF hands over at most five arguments, policies' own functions may have more. */
 #define inline inline __attribute__((always_inline))
 #define SY_FN static inline __attribute__((unused))
+#include "live.h"
 #include "steelyard.h"
 
 /* To the verifier a function that is weak may do anything with what it is handed; to the compiler too. */
@@ -40,14 +41,13 @@
 #define ENGINE_FN static inline __attribute__((unused))
 #define ENGINE_CALL __weak __noinline
 #define HOST_LOCKS
+#define HOST_COUNTS
 #include "engine/measure.h"
 #include "engine/others.h"
 #include "state.h"
 
 char gpl[] SEC("license") = "GPL";
 
-/* Written by the loader. */
-const volatile struct sy_policy policy_constant;
 /*
  * The engine's numbers of pCPUs, in which those of a group follow each other; so many, some of which no CPU has: see
  * pcpu.offline. Of the kernel's, so many are possible. CPUs that are offline have no number of the engine's.
@@ -60,7 +60,7 @@ const volatile u16 pcpu_of_cpu[MAX_PCPUS], cpu_of_pcpu[MAX_PCPUS];
 const volatile char lost_comm[TASK_COMM_LEN];
 #endif
 /* For who reads the status or a dump. */
-const volatile char policy_name[128];
+char policy_name[128];
 
 /* What the kernel said at the end. */
 u32 exit_kind;
@@ -302,7 +302,6 @@ __weak __noinline u32 choose(u32 pcpu, u32 ran, u64 turn_ns)
 	u32 queue = lock_queue_at(pcpu), chosen;
 	u64 now = time_of(queue);
 
-	c->choices++;
 	/* Kept here: BPF has little stack. */
 	c->slice_ns = turn_ns;
 	/* The kernel may let it choose of its own accord. */
@@ -326,7 +325,6 @@ __weak __noinline bool let_others(u32 vcpu, u32 pcpu, bool spins)
 	u32 queue = lock_queue_at(pcpu);
 	bool let;
 
-	pcpu_at(pcpu)->pause_loops += spins;
 	if (c->current == vcpu && spins)
 		engine_spin(&engine, pcpu, time_of(queue));
 	else if (c->current == vcpu)
@@ -595,6 +593,14 @@ int steelyard_ask(void *context)
 	return result;
 }
 
+/* The loader has changed parameters of the policy, which are read wherever they are needed. */
+SEC("syscall")
+int steelyard_follow(void *context)
+{
+	repeat_safely();
+	return 0;
+}
+
 #include "dump.h"
 
 /* ---- Beginning and end ---- */
@@ -648,8 +654,6 @@ __weak __noinline int begin(void)
 SEC("struct_ops.s/steelyard_init")
 s32 BPF_PROG(steelyard_init)
 {
-	u64 account_ns = sy_account_ns(host_policy(&engine)), sample_ns = sy_sample_ns(host_policy(&engine));
-	u64 now = bpf_ktime_get_ns();
 	s32 error;
 	u32 i;
 
@@ -665,9 +669,7 @@ s32 BPF_PROG(steelyard_init)
 	READY(domain_timers, MAX_DOMAINS, domain_timer);
 	READY(later_timer, 1, later_due);
 	READY(round_timer, 1, round_due);
-	account_due_ns = account_ns ? now + account_ns : 0;
-	sample_due_ns = sample_ns ? now + sample_ns : 0;
-	arm_round();
+	repeat_safely();
 	return 0;
 }
 

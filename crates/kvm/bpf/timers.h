@@ -133,6 +133,12 @@ static int later_due(void *map, u32 *key, struct timer *timer)
 	return 0;
 }
 
+/* The time after this interval; 0: never. */
+static __always_inline u64 after(u64 now, u64 interval_ns)
+{
+	return interval_ns ? now + interval_ns : 0;
+}
+
 __weak __noinline int round_begins(bool samples)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -141,10 +147,13 @@ __weak __noinline int round_begins(bool samples)
 	the_round.place = 0;
 	the_round.visits = 0;
 	the_round.settles = 0;
-	if (samples)
+	if (samples) {
+		sample_due_ns = after(now, sy_sample_ns(host_policy(&engine)));
 		engine_sample_begin(&engine, now);
-	else
+	} else {
+		account_due_ns = after(now, sy_account_ns(host_policy(&engine)));
 		engine_account_begin(&engine, now);
+	}
 	give_lock(&host_lock);
 	return 0;
 }
@@ -189,20 +198,44 @@ static __always_inline void go_round(bool samples)
 	}
 }
 
-/* Accountings and samples, by one timer and so never at the same time. */
-static int round_due(void *map, u32 *key, struct timer *timer)
+/* What comes later than this interval from now comes then; 0: not at all. */
+static __always_inline u64 hasten(u64 due_ns, u64 interval_ns, u64 now)
+{
+	u64 next_ns = after(now, interval_ns);
+
+	return due_ns && due_ns < next_ns ? due_ns : next_ns;
+}
+
+/* Accountings and samples come as often as the parameters say from now on. */
+__weak __noinline int repeat(void)
 {
 	u64 now = bpf_ktime_get_ns();
 
-	if (account_due_ns && account_due_ns <= now) {
-		go_round(false);
-		account_due_ns = now + sy_account_ns(host_policy(&engine));
-	}
-	if (sample_due_ns && sample_due_ns <= now) {
-		go_round(true);
-		sample_due_ns = now + sy_sample_ns(host_policy(&engine));
-	}
+	take_lock(&host_lock);
+	account_due_ns = hasten(account_due_ns, sy_account_ns(host_policy(&engine)), now);
+	sample_due_ns = hasten(sample_due_ns, sy_sample_ns(host_policy(&engine)), now);
 	arm_round();
+	give_lock(&host_lock);
+	return 0;
+}
+
+static __always_inline void repeat_safely(void)
+{
+	unsigned long flags;
+
+	bpf_local_irq_save(&flags);
+	repeat();
+	bpf_local_irq_restore(&flags);
+}
+
+/* Accountings and samples, by one timer and so never at the same time. */
+static int round_due(void *map, u32 *key, struct timer *timer)
+{
+	if (account_due_ns && account_due_ns <= bpf_ktime_get_ns())
+		go_round(false);
+	if (sample_due_ns && sample_due_ns <= bpf_ktime_get_ns())
+		go_round(true);
+	repeat_safely();
 	return 0;
 }
 

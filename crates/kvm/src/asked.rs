@@ -215,6 +215,16 @@ mod tests {
         assert_eq!(host.asked(&[(10, &vcpus)]), [(256, 1)]);
     }
 
+    /// The kernel shows a group of `cpu.idle` with a weight of 0.
+    #[test]
+    fn an_idle_group_has_the_least_weight() {
+        let host = Host::new();
+        host.group("idle", 0, "max 100000");
+        host.group("other", 100, "max 100000");
+        let asked = host.asked(&[(10, &[("idle", 1.0)]), (20, &[("other", 1.0)])]);
+        assert_eq!(asked, [(1, 0), (256, 0)]);
+    }
+
     #[test]
     fn who_shares_a_group_or_is_in_none_has_the_usual_weight_there() {
         let host = Host::new();

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, ProgramInput, set_print};
+use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, ProgramInput, ProgramMut, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
-use steelyard_policy::Policy;
-use steelyard_policy::ffi::{Settings, sy_wants_packets};
+use steelyard_policy::ffi::{Settings, sy_queue_pcpus_max, sy_scope, sy_wants_packets};
+use steelyard_policy::{Parameter, Policy, governors};
 use steelyard_recording::Packets;
 
 use crate::asked::{Asked, Thread, asked};
-use crate::skeleton::scheduler::types::bss;
+use crate::skeleton::scheduler::types::{bss, sy_policy};
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
 use crate::status::{blocked_ns, domain_name};
 use crate::topology::{CPUS, Numbers, groups};
@@ -54,9 +54,17 @@ pub struct Options {
 /// A running scheduler. The kernel schedules by itself again when this is dropped, or its process
 /// ends in whatever way.
 pub struct Scheduler {
-    /// Given up first: the program's timers end with the maps, which the skeleton holds.
-    _link: Link,
+    /// Given up before the skeleton: the program's timers end with the maps, which that holds. None: the program ends
+    /// for another one.
+    link: Option<Link>,
     skeleton: SteelyardSkel<'static>,
+    options: Options,
+    /// As it was started, before what is asked of it,
+    given: Policy,
+    /// and what runs now.
+    policy: Policy,
+    /// One that was asked for and cannot be had.
+    refused: Option<Policy>,
     /// If the policy asks for them.
     packets: Option<Packets>,
     /// What is asked beside control groups.
@@ -70,47 +78,115 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Makes this policy schedule the vCPUs of this host. This thread has fewer capabilities afterwards.
+    /// Makes this policy schedule the vCPUs of this host, or what `steelyard kvm change` has asked for instead. This
+    /// thread has fewer capabilities afterwards.
     ///
     /// # Errors
     /// Any [`KvmError`] but [`KvmError::Ejected`]; nothing is changed then.
-    pub fn start(policy: &Policy, options: &Options) -> Result<Scheduler, KvmError> {
+    pub fn start(
+        given: &Policy,
+        options: &Options,
+        tell: impl Fn(&str),
+    ) -> Result<Scheduler, KvmError> {
         privilege::raise().map_err(KvmError::Privileged)?;
-        let mut skeleton = load(policy, options)?;
-        let link = skeleton
-            .maps
-            .steelyard_ops
-            .attach_struct_ops()
-            .map_err(|error| KvmError::Refused("start the scheduler", error))?;
+        check::host()?;
+        let mut wanted = Wanted::new(options.settings.clone());
+        wanted.look(&[], &tell);
+        let policy = wanted.policy(given);
+        let mut skeleton = load(&policy, options)?;
+        let link = attach(&mut skeleton)?;
         privilege::lower().map_err(KvmError::Privileged)?;
-        let asked = sy_wants_packets(policy.parameters());
+        tell_policy(&policy, &tell);
         Ok(Scheduler {
             skeleton,
-            _link: link,
-            packets: asked.then(Packets::default),
-            wanted: Wanted::new(options.settings.clone()),
+            link: Some(link),
+            options: options.clone(),
+            given: given.clone(),
+            packets: packets(&policy),
+            policy,
+            refused: None,
+            wanted,
             names: HashMap::new(),
             asked: Instant::now(),
             blocked: HashMap::new(),
         })
     }
 
-    /// Waits until `stop` says so. What of that which is asked for domains cannot be read is told by `complain`.
+    /// Waits until `stop` says so. What changes meanwhile, and what of that which is asked for cannot be read, is told.
     ///
     /// # Errors
     /// [`KvmError::Ejected`] if the kernel puts an end to it before that; [`KvmError::Refused`].
-    pub fn wait(
-        &mut self,
-        stop: impl Fn() -> bool,
-        complain: impl Fn(&str),
-    ) -> Result<(), KvmError> {
+    pub fn wait(&mut self, stop: impl Fn() -> bool, tell: impl Fn(&str)) -> Result<(), KvmError> {
         while !stop() {
             self.check()?;
             self.tell_packets();
-            self.tell_asked(&complain)?;
+            self.tell_asked(&tell)?;
+            self.follow(&tell)?;
             sleep(LOOK);
         }
         self.check()
+    }
+
+    /// The policy becomes what is asked of it.
+    fn follow(&mut self, tell: &dyn Fn(&str)) -> Result<(), KvmError> {
+        let policy = self.wanted.policy(&self.given);
+        if policy == self.policy || self.refused.as_ref() == Some(&policy) {
+            return Ok(());
+        }
+        if runs_in_one_program(&policy, &self.policy) {
+            self.change_parameters(&policy)?;
+            tell_policy(&policy, tell);
+            self.policy = policy;
+            return Ok(());
+        }
+        self.replace(policy, tell)
+    }
+
+    /// In the program that runs. Others may see some of them changed and some not.
+    fn change_parameters(&mut self, policy: &Policy) -> Result<(), KvmError> {
+        const WORDS: usize = size_of::<sy_policy>() / size_of::<u64>();
+        if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
+            // SAFETY: both are `struct sy_policy`, which is so many words.
+            let from: &[u64; WORDS] = unsafe { &*ptr::from_ref(policy.parameters()).cast() };
+            let to = (&raw mut state.policy).cast::<u64>();
+            for (number, &word) in from.iter().enumerate() {
+                // SAFETY: it is a word of the map's memory, which the kernel reads.
+                unsafe { ptr::write_volatile(to.add(number), word) };
+            }
+            write_text(&mut state.policy_name, &policy.to_string());
+        }
+        run(&self.skeleton.progs.steelyard_follow, "follow parameters")
+    }
+
+    /// By another program, which the kernel has read before this one ends: it lets a scheduler be replaced by none
+    /// (`bpf_scx_update()`), and has one at a time.
+    fn replace(&mut self, policy: Policy, tell: &dyn Fn(&str)) -> Result<(), KvmError> {
+        privilege::raise().map_err(KvmError::Privileged)?;
+        let mut skeleton = match load(&policy, &self.options) {
+            Ok(skeleton) => skeleton,
+            Err(error) => {
+                tell(&format!("{error}; {} goes on", self.policy));
+                self.refused = Some(policy);
+                return privilege::lower().map_err(KvmError::Privileged);
+            }
+        };
+        let begin = Instant::now();
+        self.link = None;
+        self.link = Some(attach(&mut skeleton)?);
+        let gap = begin.elapsed();
+        self.skeleton = skeleton;
+        privilege::lower().map_err(KvmError::Privileged)?;
+        tell(&format!(
+            "{policy} instead of {}; for {:.1} ms the kernel scheduled by itself",
+            self.policy,
+            gap.as_secs_f64() * 1e3
+        ));
+        self.packets = packets(&policy);
+        self.policy = policy;
+        self.refused = None;
+        self.names.clear();
+        self.blocked.clear();
+        Ok(())
     }
 
     /// Tells the program how many packets each domain has received.
@@ -134,7 +210,7 @@ impl Scheduler {
     }
 
     /// Tells the program what is asked for its domains, where that is something else now.
-    fn tell_asked(&mut self, complain: &dyn Fn(&str)) -> Result<(), KvmError> {
+    fn tell_asked(&mut self, tell: &dyn Fn(&str)) -> Result<(), KvmError> {
         let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointers are to fields of the map's memory, which the kernel changes.
         let used =
@@ -179,7 +255,7 @@ impl Scheduler {
             self.names.entry(pid).or_insert_with(|| domain_name(pid));
         }
         let names: Vec<_> = self.names.values().cloned().collect();
-        self.wanted.look(&names, complain);
+        self.wanted.look(&names, tell);
         for (pid, (Asked { weight, cap_percent }, has)) in
             pids.into_iter().zip(asked.into_iter().zip(has))
         {
@@ -194,14 +270,12 @@ impl Scheduler {
 
     /// Asks this of the domain of a process; it may have ended.
     fn tell(&mut self, pid: i32, asked: Settings) -> Result<(), KvmError> {
-        let failed = |error| KvmError::Refused("take what is asked for a domain", error);
         if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
             state.asked.pid = pid;
             // SAFETY: both are `struct sy_settings`.
             state.asked.settings = unsafe { *as_core(&asked) };
         }
-        self.skeleton.progs.steelyard_ask.test_run(ProgramInput::default()).map_err(failed)?;
-        Ok(())
+        run(&self.skeleton.progs.steelyard_ask, "take what is asked for a domain")
     }
 
     fn check(&self) -> Result<(), KvmError> {
@@ -219,7 +293,6 @@ impl Scheduler {
 fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, KvmError> {
     let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
     set_print(Some((PrintLevel::Debug, print)));
-    check::host()?;
     // Lives as long as the process: the skeleton borrows it. It is a few bytes for each beginning.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut builder = SteelyardSkelBuilder::default();
@@ -239,6 +312,11 @@ fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, Kv
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         // SAFETY: both are `struct sy_policy`.
         constants.policy_constant = unsafe { *as_core(policy.parameters()) };
+        constants.constant_parameters = choices(&policy.discipline().parameters);
+        for (choice, governor) in constants.constant_governor_parameters.iter_mut().zip(governors())
+        {
+            *choice = choices(&governor.parameters);
+        }
         constants.pcpus_count = numbers.cpus.len() as u32;
         constants.cpus_count = count;
         constants.level_pcpus = numbers.level_pcpus;
@@ -249,11 +327,13 @@ fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, Kv
             constants.pcpu_of_cpu[cpu as usize] = pcpu as u16;
             constants.cpu_of_pcpu[pcpu] = cpu as u16;
         }
-        write_text(&mut constants.policy_name, &policy.to_string());
         #[cfg(feature = "faults")]
         write_text(&mut constants.lost_comm, &options.lose);
     }
     if let Some(tables) = open.maps.bss_data.as_deref_mut() {
+        // SAFETY: both are `struct sy_policy`.
+        tables.policy = unsafe { *as_core(policy.parameters()) };
+        write_text(&mut tables.policy_name, &policy.to_string());
         for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
             pcpu.offline = numbers.cpus.get(number).is_none_or(Option::is_none).into();
         }
@@ -266,6 +346,46 @@ fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, Kv
         }
     }
     Ok(skeleton)
+}
+
+/// Has the kernel schedule by a program that it has read.
+fn attach(skeleton: &mut SteelyardSkel<'static>) -> Result<Link, KvmError> {
+    let failed = |error| KvmError::Refused("start the scheduler", error);
+    skeleton.maps.steelyard_ops.attach_struct_ops().map_err(failed)
+}
+
+/// Runs a program that is called by nobody else.
+fn run(program: &ProgramMut<'_>, what: &'static str) -> Result<(), KvmError> {
+    program.test_run(ProgramInput::default()).map_err(|error| KvmError::Refused(what, error))?;
+    Ok(())
+}
+
+fn tell_policy(policy: &Policy, tell: &dyn Fn(&str)) {
+    tell(&format!("{policy} schedules the vCPUs of this host; Ctrl-C ends it"));
+}
+
+/// Whether they differ only by what is read again and again: what a program consists of follows from discipline,
+/// governors and parameters that are choices, and its queues are made at the start.
+fn runs_in_one_program(one: &Policy, other: &Policy) -> bool {
+    let shape = |policy: &Policy| {
+        let it = policy.parameters();
+        (it.discipline, it.governors, sy_scope(it), sy_queue_pcpus_max(it))
+    };
+    let choices = |policy: &Policy| -> Vec<u64> {
+        let choices = policy.values().filter(|(_, parameter, _)| parameter.choices().is_some());
+        choices.map(|(_, _, value)| value).collect()
+    };
+    shape(one) == shape(other) && choices(one) == choices(other)
+}
+
+/// A bit for each of these that is a choice. To the verifier it is a constant, lest it follow ways that nobody goes.
+fn choices(parameters: &[Parameter]) -> u64 {
+    let choices = parameters.iter().enumerate().filter(|(_, it)| it.choices().is_some());
+    choices.map(|(number, _)| 1 << number).sum()
+}
+
+fn packets(policy: &Policy) -> Option<Packets> {
+    sy_wants_packets(policy.parameters()).then(Packets::default)
 }
 
 /// Programs of the scheduler that the kernel has, with how many instructions its verifier has read of each.
@@ -282,6 +402,7 @@ fn verified() -> Vec<(String, u32)> {
 /// # Errors
 /// Those of [`Scheduler::start`].
 pub fn verify(policy: &Policy) -> Result<Vec<(String, u32)>, KvmError> {
+    check::host()?;
     let _loaded = load(policy, &Options::default())?;
     Ok(verified())
 }
@@ -360,7 +481,8 @@ fn contains(list: &str, cpu: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{activity, contains};
+    use super::{activity, contains, runs_in_one_program};
+    use steelyard_policy::Policy;
 
     #[test]
     fn lists_of_cpus_are_read() {
@@ -376,5 +498,23 @@ mod tests {
         // Another vCPU has that number now; the clock stood still.
         assert_eq!(activity(Some((100, 1000)), (0, 2000)), 1.0);
         assert_eq!(activity(Some((100, 1000)), (200, 1000)), 0.0);
+    }
+
+    #[test]
+    fn parameters_alone_need_no_other_program() {
+        let policy = |name| Policy::named(name).unwrap();
+        let one = |one, other| runs_in_one_program(&policy(one), &policy(other));
+        assert!(one("mcredit2", "credit2@xen-4.5+reset-boost"));
+        let mut longer = policy("credit2+reset-boost");
+        longer.set("run_max_ns", "5000000").unwrap();
+        longer.set("reset-boost.interval_ns", "50000000").unwrap();
+        assert!(runs_in_one_program(&policy("credit2+reset-boost"), &longer));
+        assert!(!one("credit@xen-4.2", "credit@xen-4.20") && !one("fair@cfs", "fair@eevdf"));
+        assert!(!one("credit2", "credit2+load-weight") && !one("credit", "fair"));
+        // These split queues of a socket where they are large, and do not.
+        assert!(!one("credit2@xen-4.5", "credit2@xen-4.20"));
+        let mut flat = policy("credit2");
+        flat.set("queue", "all").unwrap();
+        assert!(!runs_in_one_program(&policy("credit2"), &flat));
     }
 }

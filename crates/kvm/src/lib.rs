@@ -33,7 +33,9 @@ pub use host::{Options, Scheduler};
 pub use observer::{
     Doing, Observer, ThreadFigures, ThreadGroup, ThreadPlacement, Threads, Told, Woken,
 };
-pub use status::{DomainStatus, Standings, Status, Times, VcpuStatus, now_ns, status};
+pub use status::{
+    Counted, CpuStatus, DomainStatus, Standings, Status, Times, VcpuStatus, now_ns, status,
+};
 pub use wanted::SETTINGS;
 
 /// A struct of the core as another set of bindings has it: the skeleton's, or `steelyard_policy`'s.

@@ -13,12 +13,12 @@ use libbpf_rs::query::MapInfoIter;
 use memmap2::{MmapOptions, MmapRaw};
 use serde::Serialize;
 use steelyard_boundary::text::told;
-use steelyard_policy::Standing;
+use steelyard_policy::{Parameter, Policy, Standing, counts};
 use steelyard_recording::qemu;
 use steelyard_scenario::DomainSettings;
 
 use crate::check::privileged;
-use crate::skeleton::scheduler::types::{bss, domain, pcpu, queue, rodata, vcpu};
+use crate::skeleton::scheduler::types::{bss, domain, pcpu, queue, rodata, sy_policy, vcpu};
 use crate::{KvmError, as_core, text};
 
 /// The maps with the tables and the constants, as libbpf names them after the program; and where
@@ -26,7 +26,9 @@ use crate::{KvmError, as_core, text};
 const TABLES: (&str, usize) =
     ("steelyar.bss", offset_of!(bss, exit_message) + size_of::<[i8; 512]>());
 const CONSTANTS: (&str, usize) =
-    ("steelyar.rodata", offset_of!(rodata, policy_name) + size_of::<[i8; 128]>());
+    ("steelyar.rodata", offset_of!(rodata, cpu_of_pcpu) + size_of::<[u16; MOST_CPUS]>());
+/// CPUs that the tables have room for, as in `bpf/state.h`.
+const MOST_CPUS: usize = 1024;
 /// `enum engine_status`
 const BLOCKED: u32 = 0;
 const WAITING: u32 = 1;
@@ -37,18 +39,33 @@ const RUNNING: u32 = 2;
 pub struct Status {
     /// The policy that schedules.
     pub policy: String,
-    /// Choices that pCPUs made.
-    pub choices: u64,
-    /// Interrupts sent to pCPUs.
-    pub interrupts: u64,
-    /// Resets of queues that the vCPUs of these domains caused.
-    pub resets: u64,
-    /// Pause-loop exits of vCPUs at which KVM found somebody to yield to.
-    pub pause_loops: u64,
-    /// vCPUs of these domains that the policy summoned at these.
-    pub summoned: u64,
+    /// Parameters that are not as in its vintage, by the names of `steelyard kvm change`.
+    pub parameters: BTreeMap<String, String>,
+    /// What was decided since it began, of all CPUs, by the names of [`counts`].
+    pub counters: BTreeMap<&'static str, u64>,
+    /// The same of each.
+    pub cpus: Vec<CpuStatus>,
     /// Domains that have a vCPU.
     pub domains: Vec<DomainStatus>,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct CpuStatus {
+    /// As the kernel numbers them.
+    pub cpu: usize,
+    /// What it has decided, by the names of [`counts`].
+    #[serde(flatten)]
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// One thing that is counted.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// Its name, unit and meaning.
+    pub kind: &'static Parameter,
+    /// By the kernel's numbers of CPUs.
+    pub of_cpus: Vec<u64>,
 }
 
 /// One domain: a process with vCPU threads.
@@ -169,6 +186,22 @@ impl Standings {
         Some(Standings { count, constants, tables })
     }
 
+    /// What that scheduler has decided.
+    pub fn counted(&self) -> Vec<Counted> {
+        let constants = self.constants.get();
+        let pcpus = read_pcpus(&self.tables, constants);
+        let mut all: Vec<_> = counts()
+            .iter()
+            .map(|kind| Counted { kind, of_cpus: vec![0; constants.cpus_count as usize] })
+            .collect();
+        for (cpu, pcpu) in cpus(constants, &pcpus) {
+            for (counted, &count) in all.iter_mut().zip(&pcpu.counts) {
+                counted.of_cpus[cpu] = count;
+            }
+        }
+        all
+    }
+
     /// By the numbers of their threads; none if that scheduler has ended.
     pub fn now(&self) -> Option<HashMap<i32, Standing>> {
         if running()? != self.count {
@@ -176,7 +209,7 @@ impl Standings {
         }
         let constants = self.constants.get();
         let tables = Tables::read(&self.tables, constants);
-        let standing = |vcpu: &vcpu| Some((vcpu.pid, standing(constants, &tables, vcpu)?));
+        let standing = |vcpu: &vcpu| Some((vcpu.pid, standing(&tables, vcpu)?));
         Some(tables.vcpus.iter().filter(|vcpu| vcpu.pid != 0).filter_map(standing).collect())
     }
 }
@@ -226,6 +259,8 @@ impl Mapping<rodata> {
 /// What is used of the program's tables, as it was when each entry was read: numbers of one entry may be of different
 /// times.
 struct Tables {
+    policy: sy_policy,
+    policy_name: [i8; 128],
     vcpus: Vec<vcpu>,
     domains: Vec<domain>,
     queues: Vec<queue>,
@@ -233,11 +268,13 @@ struct Tables {
 }
 
 impl Tables {
-    fn read(map: &Mapping<bss>, constants: &rodata) -> Tables {
-        let map = map.item();
+    fn read(tables: &Mapping<bss>, constants: &rodata) -> Tables {
+        let map = tables.item();
         // SAFETY: the pointers are to fields of the mapping, which the kernel changes, and no entry is after the last.
         unsafe {
             Tables {
+                policy: ptr::read_volatile(&raw const (*map).policy),
+                policy_name: ptr::read_volatile(&raw const (*map).policy_name),
                 vcpus: first(
                     &raw const (*map).vcpus,
                     ptr::read_volatile(&raw const (*map).vcpus_used),
@@ -247,10 +284,25 @@ impl Tables {
                     ptr::read_volatile(&raw const (*map).domains_used),
                 ),
                 queues: first(&raw const (*map).queues, constants.pcpus_count),
-                pcpus: first(&raw const (*map).pcpus, constants.pcpus_count),
+                pcpus: read_pcpus(tables, constants),
             }
         }
     }
+}
+
+/// By the engine's numbers.
+fn read_pcpus(map: &Mapping<bss>, constants: &rodata) -> Vec<pcpu> {
+    // SAFETY: the pointer is to a field of the mapping, which the kernel changes; it is all numbers.
+    unsafe { first(&raw const (*map.item()).pcpus, constants.pcpus_count) }
+}
+
+/// Those that were there as it was loaded, by the kernel's numbers.
+fn cpus<'a>(
+    constants: &'a rodata,
+    pcpus: &'a [pcpu],
+) -> impl Iterator<Item = (usize, &'a pcpu)> + 'a {
+    let all = constants.pcpu_of_cpu.iter().take(constants.cpus_count as usize).enumerate();
+    all.filter_map(|(cpu, &pcpu)| Some((cpu, pcpus.get(pcpu as usize)?)))
 }
 
 /// The first ones of a table, no more than it has.
@@ -273,9 +325,10 @@ fn collect(constants: &rodata, tables: &Tables) -> Status {
         members.entry(vcpu.engine.domain as usize).or_default().push(vcpu);
     }
     let domains = occupied.map(|(index, domain)| {
-        let status = members.remove(&index).unwrap_or_default().into_iter().map(|vcpu| {
-            vcpu_status(constants, domain.pid, vcpu, standing(constants, tables, vcpu), now_ns)
-        });
+        let status =
+            members.remove(&index).unwrap_or_default().into_iter().map(|vcpu| {
+                vcpu_status(constants, domain.pid, vcpu, standing(tables, vcpu), now_ns)
+            });
         let mut vcpus: Vec<_> = status.collect();
         vcpus.sort_by_key(|vcpu| vcpu.tid);
         DomainStatus {
@@ -296,14 +349,30 @@ fn collect(constants: &rodata, tables: &Tables) -> Status {
     });
     let domains: Vec<_> = domains.collect();
     Status {
-        policy: text(&constants.policy_name),
-        choices: tables.pcpus.iter().map(|pcpu| pcpu.choices).sum(),
-        interrupts: tables.pcpus.iter().map(|pcpu| pcpu.kicks).sum(),
-        resets: domains.iter().map(|domain| domain.resets).sum(),
-        pause_loops: tables.pcpus.iter().map(|pcpu| pcpu.pause_loops).sum(),
-        summoned: domains.iter().map(|domain| domain.summoned).sum(),
+        parameters: parameters(&tables.policy, &text(&tables.policy_name)),
+        policy: text(&tables.policy_name),
+        counters: named(|kind| tables.pcpus.iter().map(|pcpu| pcpu.counts[kind]).sum()),
+        cpus: cpus(constants, &tables.pcpus)
+            .map(|(cpu, own)| CpuStatus { cpu, counters: named(|kind| own.counts[kind]) })
+            .collect(),
         domains,
     }
+}
+
+fn named(value: impl Fn(usize) -> u64) -> BTreeMap<&'static str, u64> {
+    counts().iter().enumerate().map(|(number, kind)| (kind.name, value(number))).collect()
+}
+
+/// Those of the policy of this name that are not as the name says.
+fn parameters(policy: &sy_policy, name: &str) -> BTreeMap<String, String> {
+    let Ok(usual) = Policy::named(name) else { return BTreeMap::new() };
+    // SAFETY: both are `struct sy_policy`.
+    let now = usual.with_parameters(unsafe { as_core(policy) });
+    let both = now.values().zip(usual.values());
+    let other = both.filter(|((_, _, now), (_, _, usual))| now != usual);
+    let discipline = usual.discipline().name;
+    let key = |name: String| if name.contains('.') { name } else { format!("{discipline}.{name}") };
+    other.map(|((name, parameter, value), _)| (key(name), parameter.format(value))).collect()
 }
 
 /// But for weight and cap.
@@ -323,13 +392,13 @@ pub fn domain_name(pid: i32) -> String {
 }
 
 /// None while the tables are being written.
-fn standing(constants: &rodata, tables: &Tables, vcpu: &vcpu) -> Option<Standing> {
+fn standing(tables: &Tables, vcpu: &vcpu) -> Option<Standing> {
     let queue = tables.queues.get(vcpu.engine.queue as usize)?;
     let domain = tables.domains.get(vcpu.engine.domain as usize)?;
     // SAFETY: each is the same struct of the core.
     unsafe {
         Some(Standing::of(
-            as_core(&constants.policy_constant),
+            as_core(&tables.policy),
             as_core(&queue.engine.state),
             as_core(&domain.engine.state),
             as_core(&vcpu.engine.state),
@@ -407,13 +476,28 @@ macro_rules! line {
 }
 
 impl Status {
+    /// What was decided, with what that means.
+    pub fn to_counters(&self) -> String {
+        let line = |kind: &Parameter| {
+            let count = self.counters.get(kind.name).copied().unwrap_or_default();
+            format!("{:<15} {count:>16} {:<5} {}\n", kind.name, kind.unit, kind.help)
+        };
+        counts().iter().map(line).collect()
+    }
+
     /// A table for people.
     pub fn to_table(&self) -> String {
-        let Status { policy, choices, interrupts, resets, pause_loops, summoned, domains } = self;
+        let Status { policy, parameters, counters, cpus: _, domains } = self;
         let policy = told(policy);
-        let mut out =
-            format!("{policy}\n{choices} choices, {interrupts} interrupts, {resets} resets\n");
-        if *pause_loops > 0 {
+        let [choices, interrupts, resets, pause_loops, summoned] =
+            ["choices", "interrupts", "resets", "pause_loops", "summoned"]
+                .map(|name| counters.get(name).copied().unwrap_or_default());
+        let mut out = format!("{policy}\n");
+        for (name, value) in parameters {
+            let _ = writeln!(out, " {name}={value}");
+        }
+        let _ = writeln!(out, "{choices} choices, {interrupts} interrupts, {resets} resets");
+        if pause_loops > 0 {
             let _ = writeln!(out, "{pause_loops} pause-loop exits, {summoned} vCPUs summoned");
         }
         out.push('\n');
@@ -530,13 +614,14 @@ mod tests {
         };
         let mut status = Status {
             policy: "credit2@xen-4.20+reset-boost".to_owned(),
-            choices: 12_345_678,
-            interrupts: 1_234_567,
-            resets: 123_456,
-            pause_loops: 1_234_567,
-            summoned: 123_456,
+            parameters: [("credit2.ratelimit_ns".to_owned(), "2000000".to_owned())].into(),
+            counters: named(|_| 12_345_678_901),
+            cpus: vec![],
             domains: vec![domain],
         };
+        let counters = status.to_counters();
+        assert_eq!(counters.lines().count(), counts().len());
+        assert!(counters.lines().all(|line| line.len() <= 110), "{counters}");
         let table = status.to_table();
         assert!(table.lines().all(|line| line.len() <= 80), "{table}");
         assert!(table.contains("-123456789"), "{table}");
@@ -549,5 +634,17 @@ mod tests {
         status.domains[0].vcpus[0].name = "\r\u{202e}".to_owned();
         let table = status.to_table();
         assert!(table.len() < 4000 && !table.contains(|c| c != '\n' && is_harmful(c)), "{table:?}");
+    }
+
+    #[test]
+    fn parameters_that_were_changed_are_told() {
+        let mut policy = Policy::named("credit2+load-weight").unwrap();
+        policy.set("reset", "chosen").unwrap();
+        policy.set("load-weight.least_percent", "7").unwrap();
+        // SAFETY: both are `struct sy_policy`.
+        let raw: sy_policy = unsafe { *as_core(policy.parameters()) };
+        let told = parameters(&raw, &policy.to_string());
+        let expected = [("credit2.reset", "chosen"), ("load-weight.least_percent", "7")];
+        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     }
 }

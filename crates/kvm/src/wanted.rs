@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What an administrator asks for domains beside what their control groups say: by `steelyard kvm set`, which keeps it
-//! in a file, and in the metadata of libvirt's domains. Files are read again when they have changed.
+//! in a file, and in the metadata of libvirt's domains; and of the policy, by `steelyard kvm change`, in the same file.
+//! Files are read again when they have changed.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -10,12 +11,11 @@ use std::path::{Path, PathBuf};
 
 use steelyard_boundary::input::Input;
 use steelyard_boundary::text::told;
+use steelyard_policy::Policy;
 use steelyard_policy::ffi::Settings;
-use steelyard_scenario::{
-    DomainSettings, SettingsOfDomains, Source, libvirt_settings, parse_settings,
-};
+use steelyard_scenario::{DomainSettings, HostSettings, Source, libvirt_settings, parse_settings};
 
-/// Where `steelyard kvm set` keeps what it is told, unless it is told where.
+/// Where `steelyard kvm set` and `change` keep what they are told, unless they are told where.
 pub const SETTINGS: &str = "/etc/steelyard/kvm.toml";
 /// Where libvirt keeps the description of each domain that runs.
 const LIBVIRT: &str = "/run/libvirt/qemu";
@@ -23,7 +23,7 @@ const LIBVIRT: &str = "/run/libvirt/qemu";
 /// What is asked now.
 pub struct Wanted {
     file: PathBuf,
-    set: Watched<SettingsOfDomains>,
+    set: Watched<HostSettings>,
     /// Where libvirt's are.
     descriptions: PathBuf,
     /// By the names of domains.
@@ -50,11 +50,16 @@ impl Wanted {
         }
     }
 
+    /// The policy that is asked for, where this one was at the start.
+    pub fn policy(&self, given: &Policy) -> Policy {
+        self.set.value.policy.over(given)
+    }
+
     /// What is asked for a domain of which `others` says what holds else: the metadata go before that, and what was set
     /// before the metadata.
     pub fn over(&self, domain: &str, others: Settings) -> Settings {
         let described = self.described.get(domain).map(|it| &it.value);
-        let set = self.set.value.get(domain);
+        let set = self.set.value.domains.get(domain);
         described.into_iter().chain(set).fold(others, |others, asked| asked.over(others))
     }
 }

@@ -30,7 +30,7 @@ pub use fill_screen::{ScreenError, fill_screen};
 pub use full_screen::{FullScreen, give_back};
 pub use interval::{DomainInterval, Interval, Past, ProcessTimes, Rates, Timeline, VcpuInterval};
 pub use linux::{LinuxError, LinuxSource};
-pub use metrics::{Exposition, OPENMETRICS};
+pub use metrics::{Counter, Exposition, OPENMETRICS};
 pub use perfetto::PerfettoTrace;
 pub use rules::alerting_rules;
 pub use screen::{Action, Looks, Screen};

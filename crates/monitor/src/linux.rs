@@ -22,6 +22,7 @@ use rustix::param::clock_ticks_per_second;
 use steelyard_boundary::text::{LONGEST, short, told};
 
 use crate::interval::ProcessTimes;
+use crate::metrics::Counter;
 use crate::observed::Observed;
 use crate::open_files;
 use steelyard_recording::qemu;
@@ -190,6 +191,12 @@ impl LinuxSource {
     #[must_use]
     pub fn processes(&self) -> ProcessTimes {
         self.times.clone()
+    }
+
+    /// What the scheduler of this host has decided, if it is one of this project's and is seen.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Counter> {
+        self.observed.as_ref().map_or(vec![], Observed::counters)
     }
 
     fn read_times(&mut self) {

@@ -38,6 +38,17 @@ const BOUNDS: [(u64, &str); 12] = [
     (u64::MAX, "+Inf"),
 ];
 
+/// What a scheduler counts of its decisions.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Its name; of times it ends in `_ns`.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// By the numbers of CPUs.
+    pub of_pcpus: Vec<u64>,
+}
+
 /// Writes snapshots as the OpenMetrics format wants them; described in `docs/monitor.md`.
 #[derive(Default)]
 pub struct Exposition {
@@ -49,11 +60,12 @@ pub struct Exposition {
 
 impl Exposition {
     /// Appends a snapshot. `left_out` vCPUs are not in it, because its source had no room for them.
-    /// `processes` is what else is known of it.
+    /// `processes` and `counters` is what else is known of it.
     pub fn write(
         &mut self,
         snapshot: &Snapshot,
         processes: &ProcessTimes,
+        counters: &[Counter],
         left_out: usize,
         out: &mut String,
     ) {
@@ -75,6 +87,9 @@ impl Exposition {
         }
         self.write_vcpus(snapshot, out);
         self.write_waits(snapshot, out);
+        for counter in counters {
+            write_counter(counter, out);
+        }
         let help = "Single runs and waits that are missing: there was no room for them";
         Family::counter(out, "lost_events", help).sample("", snapshot.lost);
         let domains = &snapshot.structure.domains;
@@ -208,6 +223,27 @@ impl Exposition {
     }
 }
 
+fn write_counter(counter: &Counter, out: &mut String) {
+    let Counter { name, help, of_pcpus } = counter;
+    let of_time = name.strip_suffix("_ns");
+    let name = match of_time {
+        Some(name) => format!("scheduler_{name}_seconds"),
+        None => format!("scheduler_{name}"),
+    };
+    let help = match of_time {
+        Some(_) => format!("Time {help}"),
+        None => format!("Times that {help}"),
+    };
+    let mut family = Family::counter(out, &name, &help);
+    for (pcpu, &count) in of_pcpus.iter().enumerate().take(PCPUS) {
+        let labels = format!("pcpu=\"{pcpu}\"");
+        match of_time {
+            Some(_) => family.sample(&labels, Seconds(count)),
+            None => family.sample(&labels, count),
+        }
+    }
+}
+
 /// The vCPUs of each domain.
 fn by_domain(snapshot: &Snapshot) -> impl Iterator<Item = &[Figures]> {
     let mut rest = &snapshot.vcpus[..];
@@ -221,21 +257,21 @@ fn by_domain(snapshot: &Snapshot) -> impl Iterator<Item = &[Figures]> {
 /// Metrics of one name. Writing to a String cannot fail.
 struct Family<'a> {
     out: &'a mut String,
-    name: &'static str,
+    name: &'a str,
     /// Of its samples, as this kind of metric has it.
     suffix: &'static str,
 }
 
 impl<'a> Family<'a> {
-    fn counter(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+    fn counter(out: &'a mut String, name: &'a str, help: &str) -> Family<'a> {
         Family { suffix: "_total", ..Family::new(out, name, "counter", help) }
     }
 
-    fn gauge(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+    fn gauge(out: &'a mut String, name: &'a str, help: &str) -> Family<'a> {
         Family::new(out, name, "gauge", help)
     }
 
-    fn new(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
+    fn new(out: &'a mut String, name: &'a str, kind: &str, help: &str) -> Family<'a> {
         let _ = write!(out, "# HELP steelyard_{name} {help}.\n# TYPE steelyard_{name} {kind}\n");
         if name.ends_with("_seconds") {
             let _ = writeln!(out, "# UNIT steelyard_{name} seconds");
@@ -346,7 +382,12 @@ mod tests {
             lost: 3,
         };
         let mut text = String::new();
-        Exposition::default().write(&snapshot, &ProcessTimes::new(), 0, &mut text);
+        let counter = |name, help, of_pcpus| Counter { name, help, of_pcpus };
+        let counters = [
+            counter("choices", "a pCPU chose", vec![5, 7]),
+            counter("others_ns", "that others ran", vec![1_500_000_000]),
+        ];
+        Exposition::default().write(&snapshot, &ProcessTimes::new(), &counters, 0, &mut text);
         for line in [
             "# TYPE steelyard_pcpu_idle_seconds counter",
             "steelyard_pcpu_idle_seconds_total{pcpu=\"0\"} 0.250000000",
@@ -357,6 +398,10 @@ mod tests {
             "steelyard_vcpu_run_seconds_total{domain=\"a \\\"quoted\\\"\u{fffd}name\",vcpu=\"0\"} 1.500000000",
             "steelyard_vcpu_switches_total{domain=\"twin\",vcpu=\"0\"} 9",
             "steelyard_lost_events_total 3",
+            "# HELP steelyard_scheduler_choices Times that a pCPU chose.",
+            "steelyard_scheduler_choices_total{pcpu=\"1\"} 7",
+            "# UNIT steelyard_scheduler_others_seconds seconds",
+            "steelyard_scheduler_others_seconds_total{pcpu=\"0\"} 1.500000000",
             "steelyard_domain_waits_seconds_count{domain=\"twin\"} 7",
             "steelyard_domain_waits_seconds_bucket{domain=\"twin\",le=\"0.001\"} 3",
             "steelyard_domain_waits_seconds_bucket{domain=\"twin\",le=\"0.003\"} 7",

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use steelyard_kvm::{
-    Doing, Observer, Standings, ThreadFigures, ThreadGroup, ThreadPlacement, Told, Woken, now_ns,
+    Counted, Doing, Observer, Standings, ThreadFigures, ThreadGroup, ThreadPlacement, Told, Woken,
+    now_ns,
 };
 use steelyard_recording::weight::Scale;
 use steelyard_recording::{
     Figures, Group, OtherRun, Placement, PolicyState, Snapshot, State, Structure, Tally, Wake, Who,
 };
 use steelyard_simulator::measure::Segment;
+
+use crate::metrics::Counter;
 
 /// Single runs and waits that are kept for one snapshot, of 32 bytes each.
 const MOST_KEPT: usize = 1 << 18;
@@ -301,6 +304,14 @@ impl Observed {
     }
 
     /// Single runs and waits that are missing, so far.
+    /// What that policy's scheduler has decided.
+    pub fn counters(&self) -> Vec<Counter> {
+        let counted = self.standings.as_ref().map_or(vec![], Standings::counted);
+        let counter =
+            |it: Counted| Counter { name: it.kind.name, help: it.kind.help, of_pcpus: it.of_cpus };
+        counted.into_iter().map(counter).collect()
+    }
+
     pub fn lost(&self) -> u64 {
         let (lost, unwatched) = self.observer.lost();
         lost + unwatched + self.dropped

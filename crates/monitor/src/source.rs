@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::interval::ProcessTimes;
 use crate::linux::{LinuxError, LinuxSource};
+use crate::metrics::Counter;
 use crate::simulation::SimulationSource;
 use crate::xen::{XenError, XenSource};
 use steelyard_recording::Recording;
@@ -53,6 +54,14 @@ impl Source {
         match self {
             Source::Linux(host) => host.processes(),
             Source::Xen(_) | Source::Simulation(_) | Source::Recording(..) => ProcessTimes::new(),
+        }
+    }
+
+    /// What a scheduler of this project has decided here, where one schedules.
+    pub fn counters(&self) -> Vec<Counter> {
+        match self {
+            Source::Linux(host) => host.counters(),
+            Source::Xen(_) | Source::Simulation(_) | Source::Recording(..) => vec![],
         }
     }
 

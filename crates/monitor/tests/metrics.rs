@@ -167,7 +167,7 @@ fn snapshot(domains: Vec<(u64, String, usize)>, pcpus: usize, number: u64) -> Sn
 
 fn exposed(snapshot: &Snapshot) -> String {
     let mut text = String::new();
-    Exposition::default().write(snapshot, &ProcessTimes::new(), 7, &mut text);
+    Exposition::default().write(snapshot, &ProcessTimes::new(), &[], 7, &mut text);
     text
 }
 

@@ -30,5 +30,6 @@ pub use load::{
 };
 pub use priority::weight_of_niceness;
 pub use settings::{
-    DomainSettings, SettingsOfDomains, parse_settings, read_settings, write_settings,
+    DomainSettings, HostSettings, PolicySettings, SettingsOfDomains, parse_settings, read_settings,
+    write_settings,
 };

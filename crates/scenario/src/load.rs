@@ -463,7 +463,7 @@ fn check_owners(settings: &[Setting], known: impl Fn(&str) -> bool) -> Result<()
 }
 
 /// Whether the policy is of this discipline or has this governor.
-fn has(policy: &Policy, name: &str) -> bool {
+pub(crate) fn has(policy: &Policy, name: &str) -> bool {
     policy.discipline().name == name || policy.governors().any(|governor| governor.name == name)
 }
 

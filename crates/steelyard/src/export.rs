@@ -81,7 +81,9 @@ impl Watch {
         text.clear();
         if let Some(snapshot) = &self.last {
             let processes = self.source.processes();
-            self.exposition.write(snapshot, &processes, self.source.left_out(), &mut text);
+            let counters = self.source.counters();
+            let left_out = self.source.left_out();
+            self.exposition.write(snapshot, &processes, &counters, left_out, &mut text);
         }
         self.text = text.into();
         self.looked = Some(Instant::now());

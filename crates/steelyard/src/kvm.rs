@@ -13,7 +13,9 @@ use steelyard_boundary::output::Output;
 use steelyard_boundary::text::told;
 use steelyard_kvm::{Finding, KvmError, Options, SETTINGS, Scheduler, check, status};
 use steelyard_policy::Parameter;
-use steelyard_scenario::{SettingsOfDomains, Source, read_settings, write_settings};
+use steelyard_scenario::{
+    Diagnostic, HostSettings, SettingsOfDomains, Source, read_settings, write_settings,
+};
 
 use crate::arguments::Offering;
 use crate::failure::Failure;
@@ -40,7 +42,7 @@ pub enum Command {
         /// `steelyard policies` lists them.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
-        /// What `set` keeps; it need not be there.
+        /// What `set` and `change` keep; it need not be there.
         #[arg(long, value_name = "FILE", default_value = SETTINGS)]
         settings: PathBuf,
         /// Print what libbpf and the kernel's verifier say.
@@ -80,11 +82,32 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = SETTINGS)]
         settings: PathBuf,
     },
+    /// Change the policy or its parameters while it runs, or show what is asked of it.
+    ///
+    /// It is kept in the file of `set`, and goes before `--policy` and `--set` of `run`. The running scheduler
+    /// follows within a second. Parameters that are numbers change at once. For another discipline, other
+    /// governors, choices or queues the next program is made ready, and the kernel schedules by itself for the moment
+    /// from the end of the one to the beginning of the other.
+    #[command(after_help = "Examples:\n  steelyard kvm change credit2.run_max_ns=5000000\n  \
+        steelyard kvm change policy=credit2+load-weight load-weight.interval_ns=5000000000\n  \
+        steelyard kvm change policy=")]
+    Change {
+        /// Another policy, or a parameter as of `run --set`; without a value: as it was started. None: show what is
+        /// asked.
+        #[arg(value_name = "policy|KEY=[VALUE]")]
+        asked: Vec<String>,
+        /// Where that is kept, as of `run`.
+        #[arg(long, value_name = "FILE", default_value = SETTINGS)]
+        settings: PathBuf,
+    },
     /// Show what each domain and vCPU has got from the running policy.
     Status {
         /// For programs: described in docs/kvm.md.
         #[arg(long)]
         json: bool,
+        /// Instead: what the scheduler has decided, how often.
+        #[arg(long, conflicts_with = "json")]
+        counters: bool,
     },
 }
 
@@ -108,10 +131,8 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             // A signal is how it is ended.
             interrupt.until_asked(|asked| {
                 loop {
-                    let mut scheduler = Scheduler::start(&policy, &options).map_err(failure)?;
-                    terminal::note(&format!(
-                        "{policy} schedules the vCPUs of this host; Ctrl-C ends it"
-                    ));
+                    let mut scheduler =
+                        Scheduler::start(&policy, &options, terminal::note).map_err(failure)?;
                     tell_systemd(NotifyState::Ready);
                     let look = || {
                         tell_systemd(NotifyState::Watchdog);
@@ -147,8 +168,12 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
         Command::Set { domain, asked, settings } => {
             set(domain.as_deref(), asked, settings, interrupt)
         }
-        Command::Status { json } => {
+        Command::Change { asked, settings } => change(asked, settings, interrupt),
+        Command::Status { json, counters } => {
             let status = status().map_err(failure)?;
+            if *counters {
+                return terminal::print(&status.to_counters());
+            }
             if !*json {
                 return terminal::print(&status.to_table());
             }
@@ -159,7 +184,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// Changes the file of what is asked for domains, or shows it.
+/// Asks for something for a domain, or shows what is asked.
 fn set(
     domain: Option<&str>,
     asked: &[String],
@@ -167,8 +192,50 @@ fn set(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     if asked.is_empty() {
-        return show(&known_settings(path)?, domain);
+        return show(&known_settings(path)?.domains, domain);
     }
+    let domain = domain.unwrap_or_default();
+    let mut set = vec![];
+    edit(path, interrupt, |all| {
+        let wanted = all.domains.entry(domain.to_owned()).or_default();
+        each("kvm set", asked, |name, value| match value {
+            "" => wanted.unset(name),
+            value => wanted.set(name, value),
+        })?;
+        let all = asked.join(" ");
+        wanted.check().map_err(|why| Source::new("kvm set", &all).error(0..all.len(), why))?;
+        set = wanted.iter().map(|(setting, _)| setting).collect();
+        Ok(())
+    })?;
+    tell_effect(domain, &set);
+    Ok(())
+}
+
+/// Asks something of the policy, or shows what is asked.
+fn change(asked: &[String], path: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
+    if asked.is_empty() {
+        let known = known_settings(path)?.policy;
+        let lines = known.iter().map(|(key, value)| format!("{key:<40} {value}\n"));
+        return print_asked(&lines.collect::<String>(), "how it was started says what runs");
+    }
+    edit(path, interrupt, |all| {
+        each("kvm change", asked, |key, value| match value {
+            "" => all.policy.unset(key),
+            value => all.policy.set(key, value),
+        })
+    })?;
+    if matches!(status(), Err(KvmError::NotRunning)) {
+        tell_idle();
+    }
+    Ok(())
+}
+
+/// Changes the file of what is asked for.
+fn edit(
+    path: &Path,
+    interrupt: &Interrupt,
+    change: impl FnOnce(&mut HostSettings) -> Result<(), Diagnostic>,
+) -> Result<(), Failure> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
     else {
         return Err(Source::new("--settings", "").error(0..0, "this is no file").into());
@@ -177,36 +244,36 @@ fn set(
     // Two at a time would lose what one of them asks for; where there is no directory yet, there is nothing to lose.
     let lock = File::open(directory);
     let _ = lock.as_ref().map(|file| flock(file, FlockOperation::LockExclusive));
-    let mut domains = known_settings(path)?;
-    let domain = domain.unwrap_or_default();
-    let wanted = domains.entry(domain.to_owned()).or_default();
-    for text in asked {
-        let source = Source::new("kvm set", text);
-        let Some((key, value)) = text.split_once('=') else {
-            let fault = source.error(0..text.len(), format!("`{text}` lacks a `=`"));
-            return Err(fault.with_help("write NAME=VALUE, or NAME= to ask no longer").into());
-        };
-        let done = match value.trim() {
-            "" => wanted.unset(key.trim()),
-            value => wanted.set(key.trim(), value),
-        };
-        done.map_err(|why| source.error(0..text.len(), why))?;
-    }
-    let all = asked.join(" ");
-    wanted.check().map_err(|why| Source::new("kvm set", &all).error(0..all.len(), why))?;
-    let set: Vec<_> = wanted.iter().map(|(setting, _)| setting).collect();
-    let text = write_settings(&domains);
+    let mut all = known_settings(path)?;
+    change(&mut all)?;
+    let text = write_settings(&all);
     interrupt.until_asked(|interrupted| {
         output.write(&mut [Box::new(|file| file.write_all(text.as_bytes()))], interrupted)
     })?;
-    tell_effect(domain, &set);
     Ok(())
 }
 
-/// None if the file is not there.
-fn known_settings(path: &Path) -> Result<SettingsOfDomains, Failure> {
+/// Each of `NAME=[VALUE]`.
+fn each(
+    command: &str,
+    asked: &[String],
+    mut ask: impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), Diagnostic> {
+    for text in asked {
+        let source = Source::new(command, text);
+        let Some((name, value)) = text.split_once('=') else {
+            let fault = source.error(0..text.len(), format!("`{text}` lacks a `=`"));
+            return Err(fault.with_help("write NAME=VALUE, or NAME= to ask no longer"));
+        };
+        ask(name.trim(), value.trim()).map_err(|why| source.error(0..text.len(), why))?;
+    }
+    Ok(())
+}
+
+/// Nothing if the file is not there.
+fn known_settings(path: &Path) -> Result<HostSettings, Failure> {
     if !path.exists() {
-        return Ok(SettingsOfDomains::new());
+        return Ok(HostSettings::default());
     }
     Ok(read_settings(path)?)
 }
@@ -218,13 +285,18 @@ fn show(domains: &SettingsOfDomains, only: Option<&str>) -> Result<(), Failure> 
             format!("{:<16} {:<20} {value}\n", told(name), setting.name)
         })
     });
-    let lines: String = lines.collect();
+    print_asked(&lines.collect::<String>(), "control groups and libvirt's metadata say what holds")
+}
+
+fn print_asked(lines: &str, otherwise: &str) -> Result<(), Failure> {
     if lines.is_empty() {
-        terminal::note(
-            "nothing is asked for; control groups and libvirt's metadata say what holds",
-        );
+        terminal::note(&format!("nothing is asked for; {otherwise}"));
     }
-    terminal::print(&lines)
+    terminal::print(lines)
+}
+
+fn tell_idle() {
+    terminal::note("`steelyard kvm run` will follow it: none is running here");
 }
 
 /// What comes of it now.
@@ -232,7 +304,7 @@ fn tell_effect(domain: &str, set: &[&Parameter]) {
     let status = match status() {
         Ok(status) => status,
         Err(KvmError::NotRunning) => {
-            return terminal::note("`steelyard kvm run` will follow it: none is running here");
+            return tell_idle();
         }
         // Nothing more is known.
         Err(_) => return,

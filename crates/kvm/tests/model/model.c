@@ -3,7 +3,7 @@
  * The scheduler for Linux, as it is compiled to BPF, in a model of the kernel (ext.h, tasks.h) under an adversary: 1 to 384
  * CPUs, some of which are not there, any groups, any policy with any parameters, kernels from 6.12 on that differ in what they ask and
  * offer. Threads begin, become vCPUs, wake, block, yield, yield to each other, are pinned, may not migrate for a moment, go
- * to a class above, exit and end; the loader tells what is asked of domains, the tables fill up; tasks of higher classes take CPUs;
+ * to a class above, exit and end; the loader tells what is asked of domains and changes parameters, the tables fill up; tasks of higher classes take CPUs;
  * kicks, timers and what a CPU has put off arrive late and in any order. CPUs do all this at the same time (fibers.h): one
  * is interrupted by others wherever it neither holds the scheduler's own lock nor works with what a run queue's lock
  * guards, between any two calls that the program makes of the kernel.
@@ -307,6 +307,26 @@ static void do_ask(struct fiber *f)
 	asking = false;
 }
 
+/* The loader changes a parameter, and others look meanwhile. */
+static void do_change(struct fiber *f)
+{
+	const struct sy_description *description = sy_disciplines[policy.discipline];
+	u64 *value = policy.parameter;
+	u64 g = below(2 * SY_GOVERNORS), n;
+
+	if (g < SY_GOVERNORS && policy.governors >> g & 1) {
+		description = sy_governors[g];
+		value = policy.governor_parameter[g];
+	}
+	n = below(description->parameters);
+	/* Choices are constants. */
+	if (strchr(description->parameter[n].unit, '|'))
+		return;
+	value[n] = between(description->parameter[n].minimum, description->parameter[n].maximum);
+	point();
+	steelyard_follow(NULL);
+}
+
 /* The kernel writes down what there is, at any moment. */
 static void do_dump(struct fiber *f)
 {
@@ -599,6 +619,8 @@ static void happen(void)
 	case 2:
 		if (!below(16))
 			start(do_dump, 0, t, 0);
+		if (!published && !below(8))
+			start(do_change, 0, t, 0);
 		start(do_ask, 0, t, 0);
 		if (domains_used)
 			domains[below(domains_used)].samples.packets += magnitude() >> 20;
@@ -660,9 +682,27 @@ static void one_step(void)
 
 /* ---- A host ---- */
 
+/* As the loader has it. */
+static u64 choices_of(const struct sy_description *description)
+{
+	u64 choices = 0, n;
+
+	for (n = 0; n < description->parameters; n++)
+		choices |= (u64) !!strchr(description->parameter[n].unit, '|') << n;
+	return choices;
+}
+
+static void draw_constants(const struct sy_description *description)
+{
+	u64 g;
+
+	*(u64 *)&constant_parameters = choices_of(description);
+	for (g = 0; g < SY_GOVERNORS; g++)
+		*(u64 *)&constant_governor_parameters[g] = choices_of(sy_governors[g]);
+}
+
 static void draw_policy(void)
 {
-	struct sy_policy *policy = (struct sy_policy *)&policy_constant;
 	u64 discipline = below(SY_DISCIPLINES), vintages = 0, vintage, g, n;
 	const struct sy_description *description = sy_disciplines[discipline];
 
@@ -670,30 +710,32 @@ static void draw_policy(void)
 	while (vintages < SY_VINTAGES && description->vintage[vintages])
 		vintages++;
 	vintage = below(vintages);
-	memset(policy, 0, sizeof(*policy));
-	policy->discipline = discipline;
+	memset(&policy, 0, sizeof(policy));
+	policy.discipline = discipline;
 	for (n = 0; n < description->parameters; n++) {
 		const struct sy_parameter *parameter = &description->parameter[n];
 
-		policy->parameter[n] = published || below(2) ? parameter->value[vintage] :
-							       between(parameter->minimum, parameter->maximum);
+		policy.parameter[n] = published || below(2) ? parameter->value[vintage] :
+							      between(parameter->minimum, parameter->maximum);
 	}
 	for (g = 0; g < SY_GOVERNORS; g++) {
 		const struct sy_description *governor = sy_governors[g];
 
 		if (!(governor->disciplines >> discipline & 1) || below(2))
 			continue;
-		policy->governors |= 1ULL << g;
+		policy.governors |= 1ULL << g;
 		for (n = 0; n < governor->parameters; n++) {
 			const struct sy_parameter *parameter = &governor->parameter[n];
 
-			policy->governor_parameter[g][n] =
+			policy.governor_parameter[g][n] =
 				published || below(2) ? parameter->value[0] :
 							between(parameter->minimum, parameter->maximum);
 		}
 	}
+	*(struct sy_policy *)&policy_constant = policy;
+	draw_constants(description);
 	snprintf(policy_text, sizeof(policy_text), "%s@%s, governors %llx%s", description->name,
-		 description->vintage[vintage], policy->governors, published ? "" : ", any parameters");
+		 description->vintage[vintage], policy.governors, published ? "" : ", any parameters");
 }
 
 /* As the loader finds it. */

@@ -46,22 +46,20 @@ static void note_boost(struct host_vcpu *v)
 	NOTE(boost, noted(v), boosted, sy_class(&policy, &v->engine.state));
 }
 
-HOST_FN void host_notes(struct engine *e, enum engine_decision decision, u32 vcpu, u64 number)
+/* What the calls around them do not tell already. */
+HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number)
 {
-	struct host_vcpu *v = vcpu_of(e, vcpu);
+	struct host_vcpu *v;
 
-	switch (decision) {
-	case ENGINE_PARKS:
+	if (vcpu == SY_NONE)
+		return;
+	v = vcpu_of(e, vcpu);
+	if (kind == ENGINE_PARKED)
 		NOTE(park, noted(v));
-		break;
-	case ENGINE_UNPARKS:
+	else if (kind == ENGINE_UNPARKED)
 		NOTE(unpark, noted(v));
-		break;
-	case ENGINE_STEALS:
+	else if (kind == ENGINE_STOLEN)
 		NOTE(steal, noted(v), number);
-		break;
-	case ENGINE_RESETS:
+	else if (kind == ENGINE_RESETS)
 		NOTE(reset, noted(v), v->engine.queue, number);
-		break;
-	}
 }

@@ -107,7 +107,7 @@ ENGINE_CALL bool engine_move_best(ENGINE, u32 from, u32 to, u64 now)
 		return false;
 	v = host_vcpu(e, best);
 	pcpu = engine_usable(e, best, to);
-	host_count(e, pcpu, ENGINE_MOVED);
+	host_notes(e, ENGINE_MOVED, pcpu, best, from);
 	if (v->status == ENGINE_RUNNING) {
 		v->move_to = pcpu;
 		engine_interrupt(e, v->ran_on);
@@ -204,7 +204,7 @@ ENGINE_FN void engine_replace(struct engine *e, u32 pcpu, u32 vcpu)
 	leaves = engine_averse(e, vcpu, to) && !engine_averse(e, vcpu, pcpu);
 	if (!awaited && (leaves || !engine_core_is_idle(e, to)))
 		return;
-	host_count(e, pcpu, ENGINE_REPLACED);
+	host_notes(e, ENGINE_REPLACED, pcpu, vcpu, 0);
 	host_vcpu(e, vcpu)->move_to = to;
 	engine_interrupt(e, pcpu);
 }

@@ -194,8 +194,7 @@ ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 
 	if (!units)
 		return 0;
-	host_count(e, pcpu, ENGINE_RESETS);
-	host_notes(e, ENGINE_RESETS, chosen, units);
+	host_notes(e, ENGINE_RESETS, pcpu, chosen, units);
 	for (i = q->first_pcpu; host_goes_on(e) && i < q->end_pcpu; i++) {
 		if (i != pcpu)
 			engine_charge(e, i, now);
@@ -457,7 +456,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	u32 ran = c->current, chosen;
 	u64 slice_ns;
 
-	host_count(e, pcpu, ENGINE_CHOICES);
+	host_notes(e, ENGINE_CHOICES, pcpu, SY_NONE, 0);
 	c->occupied = 0;
 	/* 1. Asking again for a choice means nothing while choosing. */
 	if (ran != SY_NONE)
@@ -478,9 +477,8 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 		if (stolen != SY_NONE) {
 			u32 from = host_vcpu(e, stolen)->queue;
 
-			host_count(e, pcpu, ENGINE_STOLEN);
 			chosen = stolen;
-			host_notes(e, ENGINE_STEALS, stolen, from);
+			host_notes(e, ENGINE_STOLEN, pcpu, stolen, from);
 			engine_dequeue(e, stolen);
 			engine_assign(e, stolen, pcpu, now);
 			engine_let_go(e, c->queue, from);
@@ -505,13 +503,13 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	c->paused = SY_NONE;
 	/* 7. A request made meanwhile was answered by this choice: it is still on the way. */
 	if (chosen == SY_NONE) {
-		host_count(e, pcpu, ENGINE_IDLED);
+		host_notes(e, ENGINE_IDLED, pcpu, SY_NONE, 0);
 		if (!c->interrupted)
 			host_set_idle(e, pcpu, true);
 		return SY_FOREVER;
 	}
 	if (chosen == ran)
-		host_count(e, pcpu, ENGINE_KEPT);
+		host_notes(e, ENGINE_KEPT, pcpu, chosen, 0);
 	slice_ns = sy_min(engine_slice_ns(e, pcpu, now), c->turn_left_ns);
 	c->turn_left_ns = SY_FOREVER;
 	c->turn_end_ns = now + slice_ns;

@@ -21,6 +21,7 @@
 	X(ENGINE_REPLACED, "replaced", "times", "a running vCPU was sent to a less shared pCPU") \
 	X(ENGINE_RESETS, "resets", "times", "the credit of a queue was reset") \
 	X(ENGINE_PARKED, "parked", "times", "a vCPU was kept off its queue, by a cap or a pause-loop exit") \
+	X(ENGINE_UNPARKED, "unparked", "times", "a parked vCPU was let go on") \
 	X(ENGINE_YIELDS, "yields", "times", "a vCPU yielded") \
 	X(ENGINE_PAUSE_LOOPS, "pause_loops", "times", "a pause-loop exit of a vCPU was told") \
 	X(ENGINE_SUMMONED, "summoned", "times", "a sibling that spins summoned a vCPU") \

@@ -218,7 +218,7 @@ ENGINE_FN void engine_wake(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	bool was_parked;
 
-	host_count(e, v->state.pcpu, ENGINE_WAKES);
+	host_notes(e, ENGINE_WAKES, v->state.pcpu, vcpu, 0);
 	host_wakes(e, vcpu, now);
 	engine_turn(v, ENGINE_WAITING, now);
 	engine_charge_lone(e, v->queue, now);
@@ -290,7 +290,7 @@ ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
 	u32 vcpu = c->current;
 	bool interrupted = c->interrupted;
 
-	host_count(e, pcpu, ENGINE_OCCUPIED);
+	host_notes(e, ENGINE_OCCUPIED, pcpu, SY_NONE, 0);
 	c->interrupted = 0;
 	c->occupied = 1;
 	if (engine_is_idle(e, pcpu))
@@ -315,7 +315,7 @@ ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
 	u32 vcpu = host_pcpu(e, pcpu)->current;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
-	host_count(e, pcpu, ENGINE_YIELDS);
+	host_notes(e, ENGINE_YIELDS, pcpu, vcpu, 0);
 	engine_charge(e, pcpu, now);
 	engine_answer(e, vcpu, ENGINE_ASK(yield, e, v, now), now);
 	engine_interrupt(e, pcpu);
@@ -336,7 +336,7 @@ ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 requests = ENGINE_ASK(summon, e, v, now);
 
-	host_count(e, v->state.pcpu, ENGINE_SUMMONED);
+	host_notes(e, ENGINE_SUMMONED, v->state.pcpu, vcpu, 0);
 	host_lock_domain(e, v->domain);
 	host_domain(e, v->domain)->summoned++;
 	host_unlock_domain(e, v->domain);
@@ -414,7 +414,7 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	enum sy_gang gang;
 
-	host_count(e, pcpu, ENGINE_PAUSE_LOOPS);
+	host_notes(e, ENGINE_PAUSE_LOOPS, pcpu, vcpu, 0);
 	engine_charge(e, pcpu, now);
 	gang = ENGINE_WITH_DOMAIN(e, v->domain, sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now));
 	if (gang != SY_GANG_NONE)
@@ -501,7 +501,7 @@ ENGINE_FN void engine_account_vcpu(struct engine *e, u32 vcpu, u64 now)
 
 ENGINE_FN void engine_account_begin(struct engine *e, u64 now)
 {
-	host_count(e, host_zero(e), ENGINE_ACCOUNTINGS);
+	host_notes(e, ENGINE_ACCOUNTINGS, host_zero(e), SY_NONE, 0);
 	host_lock_shared(e);
 	sy_account_begin(host_policy(e), &e->accounting, now);
 	host_unlock_shared(e);
@@ -561,7 +561,7 @@ ENGINE_FN void engine_reschedule(struct engine *e, u32 vcpu)
 
 ENGINE_FN void engine_sample_begin(struct engine *e, u64 now)
 {
-	host_count(e, host_zero(e), ENGINE_SAMPLES);
+	host_notes(e, ENGINE_SAMPLES, host_zero(e), SY_NONE, 0);
 	host_lock_shared(e);
 	sy_sample_begin(host_policy(e), &e->governor, e->online, now);
 	host_unlock_shared(e);

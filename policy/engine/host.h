@@ -198,27 +198,15 @@ HOST_FN void host_starts(struct engine *e, u32 vcpu, u32 pcpu, u64 now);
 HOST_FN void host_stops(struct engine *e, u32 vcpu, u32 pcpu, u32 status, u64 now);
 /* A waiting vCPU is no longer parked. */
 HOST_FN void host_unparks(struct engine *e, u32 vcpu, u64 now);
-/* One more of these, of this pCPU, whose queue's lock is held but for what concerns the host. Who counts defines HOST_COUNTS. */
-HOST_FN void host_count(struct engine *e, u32 pcpu, enum engine_count kind);
-
-#ifndef HOST_COUNTS
-HOST_FN void host_count(struct engine *e, u32 pcpu, enum engine_count kind)
-{
-}
-#endif
-
-/* What is decided about a vCPU and none of the above says, for a host that keeps a trace; such a host defines HOST_NOTES. */
-enum engine_decision {
-	ENGINE_PARKS,
-	ENGINE_UNPARKS,
-	ENGINE_STEALS, /* by a pCPU that is choosing, from the queue of this number */
-	ENGINE_RESETS, /* all credits of its queue, by so many units */
-};
-
-HOST_FN void host_notes(struct engine *e, enum engine_decision decision, u32 vcpu, u64 number);
+/*
+ * One more of what counts.h lists, of this pCPU, whose queue's lock is held but for what concerns the host; of which vCPU,
+ * or SY_NONE, and with which number, for a host that keeps a trace: the queue that it came from, units of a reset, else 0.
+ * Who counts or keeps a trace defines HOST_NOTES.
+ */
+HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number);
 
 #ifndef HOST_NOTES
-HOST_FN void host_notes(struct engine *e, enum engine_decision decision, u32 vcpu, u64 number)
+HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number)
 {
 }
 #endif

@@ -354,7 +354,7 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 			break;
 	}
 	if (found == ENGINE_NOT_FOUND)
-		host_count(e, v->state.pcpu, ENGINE_LEFT_WAITING);
+		host_notes(e, ENGINE_LEFT_WAITING, v->state.pcpu, vcpu, 0);
 	return found;
 }
 
@@ -396,7 +396,7 @@ ENGINE_FN bool engine_unpark(struct engine *e, u32 vcpu, u64 now)
 		engine_unpark_running(e, vcpu);
 		return false;
 	}
-	host_notes(e, ENGINE_UNPARKS, vcpu, 0);
+	host_notes(e, ENGINE_UNPARKED, v->state.pcpu, vcpu, 0);
 	v->parked = 0;
 	if (v->status != ENGINE_WAITING)
 		return false;

@@ -176,7 +176,7 @@ ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
 	if (c->interrupted || c->occupied)
 		return;
 	c->interrupted = 1;
-	host_count(e, pcpu, ENGINE_INTERRUPTS);
+	host_notes(e, ENGINE_INTERRUPTS, pcpu, SY_NONE, 0);
 	if (c->current == SY_NONE)
 		host_set_idle(e, pcpu, false);
 	host_interrupt(e, pcpu);
@@ -276,10 +276,9 @@ ENGINE_FN void engine_park(struct engine *e, u32 vcpu, u64 now)
 
 	if (v->parked)
 		return;
-	host_notes(e, ENGINE_PARKS, vcpu, 0);
 	v->parked = 1;
 	v->parked_ns = now;
-	host_count(e, v->state.pcpu, ENGINE_PARKED);
+	host_notes(e, ENGINE_PARKED, v->state.pcpu, vcpu, 0);
 	if (v->status == ENGINE_RUNNING)
 		engine_interrupt(e, v->ran_on);
 	else if (v->queued)
@@ -293,7 +292,7 @@ ENGINE_FN void engine_unpark_running(struct engine *e, u32 vcpu)
 
 	if (!v->parked)
 		return;
-	host_notes(e, ENGINE_UNPARKS, vcpu, 0);
+	host_notes(e, ENGINE_UNPARKED, v->state.pcpu, vcpu, 0);
 	v->requeue = 1;
 	v->parked = 0;
 }

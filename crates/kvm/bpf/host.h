@@ -535,7 +535,7 @@ HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 	return in_kernel;
 }
 
-HOST_FN void host_count(struct engine *e, u32 pcpu, enum engine_count kind)
+HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number)
 {
 	pcpu_at(pcpu)->counts[kind]++;
 }

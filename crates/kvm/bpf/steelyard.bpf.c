@@ -41,7 +41,7 @@
 #define ENGINE_FN static inline __attribute__((unused))
 #define ENGINE_CALL __weak __noinline
 #define HOST_LOCKS
-#define HOST_COUNTS
+#define HOST_NOTES
 #include "engine/measure.h"
 #include "engine/others.h"
 #include "state.h"

@@ -32,8 +32,8 @@ fn timer_pop_and_set(bencher: Bencher, timers: u32) {
     let mut wheel = Timers::new(timers as usize);
     (0..timers).for_each(|timer| wheel.set(timer, delay_ns(timer)));
     bencher.bench_local(|| {
-        if let Some((timer, now_ns)) = wheel.pop(u64::MAX) {
-            wheel.set(timer, now_ns + delay_ns(timer));
+        if let Some(fired) = wheel.pop(u64::MAX) {
+            wheel.set(fired.timer, fired.time_ns + delay_ns(fired.timer));
         }
     });
 }

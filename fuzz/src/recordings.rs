@@ -156,7 +156,7 @@ pub fn snapshots(bytes: &[u8]) {
     for snapshot in first {
         windows.add(&snapshot).expect("so many domains there are not");
         let mut text = String::new();
-        exposition.write(&snapshot, &ProcessTimes::new(), 0, &mut text);
+        exposition.write(&snapshot, &ProcessTimes::new(), &[], 0, &mut text);
         check_exposition(&text);
         if let Some(last) = &last {
             Interval::between(last, &snapshot).to_table(80, true);

@@ -138,8 +138,8 @@ static __always_inline void arm(u32 pcpu)
 		due_ns = c->tick_due_ns;
 	if (!due_ns || (c->armed_ns && c->armed_ns <= due_ns))
 		return;
-	c->armed_ns = due_ns;
-	start_timer(&pcpu_timers, pcpu, due_ns, BPF_F_TIMER_CPU_PIN);
+	/* One that could not be set is tried again by the next call. */
+	c->armed_ns = start_timer(&pcpu_timers, pcpu, due_ns, BPF_F_TIMER_CPU_PIN) ? due_ns : 0;
 }
 
 static __always_inline struct thread *thread_of(struct task_struct *p)

@@ -2,7 +2,7 @@
 //! Whether a claim holds of what was measured. All tests speak of medians over seeds.
 
 use crate::experiment::Point;
-use crate::file::Test;
+use crate::file::{Test, X};
 use crate::measure::Spread;
 use crate::outcome::Figures;
 
@@ -83,61 +83,63 @@ pub(crate) fn judge(test: &Test, measured: &dyn Measured, published: &[Published
             Verdict { holds, expected, measured }
         }
         Test::Near { figure: _, curves, x, mean_error, mean_error_percent, constant_at } => {
-            let chosen: Vec<_> = published
-                .iter()
-                .filter(|value| {
-                    (curves.is_empty() || curves.iter().any(|curve| curve == value.curve))
-                        && (x.is_empty() || x.contains(value.point.x))
-                })
-                .map(|value| {
-                    let Point { metric, variant, index, .. } = &value.point;
-                    (value, measured.figure(metric, variant, *index))
-                })
-                .collect();
-            let unit = chosen.first().map_or("", |(value, _)| measured.unit(value.point.metric));
-            type Scale = fn(&Published<'_>) -> f64;
-            let mean = |is: &dyn Fn(usize) -> Option<f64>, scale: Scale| {
-                let errors = chosen.iter().enumerate().map(|(index, (value, _))| {
-                    Some((is(index)? - value.value).abs() * scale(value))
-                });
-                let errors = errors.collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())?;
-                Some(errors.iter().sum::<f64>() / errors.len() as f64)
+            let is_meant = |value: &&Published<'_>| {
+                (curves.is_empty() || curves.iter().any(|curve| curve == value.curve))
+                    && (x.is_empty() || x.contains(value.point.x))
             };
-            let median = |index: usize| Some(chosen[index].1?.median);
-            let constant = |index: usize| chosen[index].0.constant;
-            let mut holds = true;
-            let (mut expected, mut shown) = (vec![], vec![]);
-            let kinds: [(Scale, _, _); 2] = [
-                (|value| 100.0 / value.value, mean_error_percent, "%"),
-                (|_| 1.0, mean_error, unit),
-            ];
-            for (scale, most, unit) in kinds {
-                let Some(most) = most else { continue };
-                let error = mean(&median, scale);
-                holds &= error.is_some_and(|error| error <= *most);
-                expected.push(format!("mean error {}", limits(None, Some(*most), unit)));
-                shown.push(Figures::exact("mean error", unit, error));
-                let Some(place) = constant_at else { continue };
-                let of_constant = mean(&constant, scale);
-                holds &= error.zip(of_constant).is_some_and(|(error, than)| error < than);
-                expected.push(format!("less than that of the constant at {place}"));
-                shown.push(Figures::exact("error of the constant", unit, of_constant));
-            }
-            if chosen.len() <= SHOWN {
-                shown.extend(chosen.iter().map(|(value, is)| Figures {
-                    what: format!(
-                        "{} at {}, published {}",
-                        value.curve, value.point.x, value.value
-                    ),
-                    unit: unit.to_owned(),
-                    value: *is,
-                }));
-            } else {
-                shown.push(Figures::exact("values", "", Some(chosen.len() as f64)));
-            }
-            Verdict { holds, expected: expected.join(", "), measured: shown }
+            let meant: Vec<_> = published.iter().filter(is_meant).collect();
+            near(&meant, measured, [*mean_error_percent, *mean_error], constant_at.as_ref())
         }
     }
+}
+
+/// Whether these values are met with errors of at most so much in the mean, in percent and in the
+/// metric's unit, and with smaller ones than a constant would make, if there is one.
+fn near(
+    meant: &[&Published<'_>],
+    measured: &dyn Measured,
+    [most_percent, most]: [Option<f64>; 2],
+    constant_at: Option<&X>,
+) -> Verdict {
+    type Scale = fn(&Published<'_>) -> f64;
+    let unit = meant.first().map_or("", |value| measured.unit(value.point.metric));
+    let kinds: [(Scale, _, _); 2] =
+        [(|value| 100.0 / value.value, most_percent, "%"), (|_| 1.0, most, unit)];
+    let is: Vec<Option<Spread>> = meant
+        .iter()
+        .map(|Published { point, .. }| measured.figure(point.metric, &point.variant, point.index))
+        .collect();
+    let mean = |of: &dyn Fn(usize) -> Option<f64>, scale: Scale| {
+        let errors = meant.iter().enumerate();
+        let errors =
+            errors.map(|(index, value)| Some((of(index)? - value.value).abs() * scale(value)));
+        let errors = errors.collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())?;
+        Some(errors.iter().sum::<f64>() / errors.len() as f64)
+    };
+    let mut holds = true;
+    let (mut expected, mut shown) = (vec![], vec![]);
+    for (scale, most, unit) in kinds {
+        let Some(most) = most else { continue };
+        let error = mean(&|index| Some(is[index]?.median), scale);
+        holds &= error.is_some_and(|error| error <= most);
+        expected.push(format!("mean error {}", limits(None, Some(most), unit)));
+        shown.push(Figures::exact("mean error", unit, error));
+        let Some(place) = constant_at else { continue };
+        let of_constant = mean(&|index| meant[index].constant, scale);
+        holds &= error.zip(of_constant).is_some_and(|(error, than)| error < than);
+        expected.push(format!("less than that of the constant at {place}"));
+        shown.push(Figures::exact("error of the constant", unit, of_constant));
+    }
+    if meant.len() <= SHOWN {
+        shown.extend(meant.iter().zip(is).map(|(value, is)| Figures {
+            what: format!("{} at {}, published {}", value.curve, value.point.x, value.value),
+            unit: unit.to_owned(),
+            value: is,
+        }));
+    } else {
+        shown.push(Figures::exact("values", "", Some(meant.len() as f64)));
+    }
+    Verdict { holds, expected: expected.join(", "), measured: shown }
 }
 
 /// Values of a figure that are shown one by one; more are counted.
@@ -160,7 +162,6 @@ fn limits(at_least: Option<f64>, at_most: Option<f64>, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::X;
 
     /// Medians by variant; spreads are wide, and must not matter.
     struct Made(&'static [(&'static str, f64)]);

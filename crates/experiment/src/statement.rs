@@ -40,36 +40,46 @@ impl Experiment {
             }
         }
         for (index, statement) in self.statements.iter().enumerate() {
-            let at = |key: &str, message: &str| {
+            self.check_statement(index, statement).map_err(|(key, message)| {
                 let path = ["statement", &index.to_string(), key];
-                Err(error(published, &path, format!("`{}`: {message}", statement.name)))
-            };
-            if self.statements[..index].iter().any(|other| other.name == statement.name) {
-                return at("name", "there are two of this name");
-            }
-            let claimed = self.file.claim.iter().any(|claim| claim.of.contains(&statement.name));
-            let become_of = [
-                claimed,
-                statement.here.is_some(),
-                statement.no_claim_yet.is_some(),
-                statement.not_reproducible.is_some(),
-            ];
-            if become_of.iter().filter(|&&is| is).count() != 1 {
-                return at(
-                    "name",
-                    "it has one of: a claim, `here`, `no_claim_yet`, `not_reproducible`",
-                );
-            }
-            if statement.differs.is_some() && statement.here.is_none() {
-                return at("differs", "from what? `here` is missing");
-            }
-            if statement.figure.is_some() != statement.curve.is_some() {
-                return at("name", "`figure` and `curve` come together");
-            }
-            if statement.figure.is_some() && self.values(statement).is_empty() {
-                return at("curve", "no table has values of this curve of this figure");
-            }
+                error(published, &path, format!("`{}`: {message}", statement.name))
+            })?;
         }
+        self.check_values_are_listed(published)
+    }
+
+    /// The key at which something is wrong with a statement, and what.
+    fn check_statement(
+        &self,
+        index: usize,
+        statement: &Statement,
+    ) -> Result<(), (&'static str, &'static str)> {
+        if self.statements[..index].iter().any(|other| other.name == statement.name) {
+            return Err(("name", "there are two of this name"));
+        }
+        let become_of = [
+            self.file.claim.iter().any(|claim| claim.of.contains(&statement.name)),
+            statement.here.is_some(),
+            statement.no_claim_yet.is_some(),
+            statement.not_reproducible.is_some(),
+        ];
+        if become_of.iter().filter(|&&is| is).count() != 1 {
+            let message = "it has one of: a claim, `here`, `no_claim_yet`, `not_reproducible`";
+            return Err(("name", message));
+        }
+        if statement.differs.is_some() && statement.here.is_none() {
+            return Err(("differs", "from what? `here` is missing"));
+        }
+        if statement.figure.is_some() != statement.curve.is_some() {
+            return Err(("name", "`figure` and `curve` come together"));
+        }
+        if statement.figure.is_some() && self.values(statement).is_empty() {
+            return Err(("curve", "no table has values of this curve of this figure"));
+        }
+        Ok(())
+    }
+
+    fn check_values_are_listed(&self, published: &Source) -> Result<(), Diagnostic> {
         for table in self.published.iter().chain(&self.calibrated) {
             for curve in table.values.keys() {
                 let listed = self.statements.iter().any(|statement| {

@@ -72,6 +72,8 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
 
 /// In lines that fit; those that go on are further in.
 fn wrapped(indent: usize, text: &str) -> String {
+    // Names may begin with spaces, of which lines know nothing.
+    let text = text.trim_start_matches(' ');
     let first = lines(text, COLUMNS - indent).swap_remove(0);
     let rest = text[first.len()..].trim_start();
     let mut all = format!("{:indent$}{first}\n", "");
@@ -169,4 +171,22 @@ fn say_effect(effect: &Effect) -> String {
         time(now.p99_ns),
         range(&time(p99.0), &time(p99.1))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_and_say_all_whatever_names_are() {
+        let long = "é".repeat(200);
+        for name in ["a", "  é  é", " é", "ünter  den linden", "", "   ", &long] {
+            let text = format!("{name}: gets {}as {name} had", "much é ".repeat(20));
+            let said = wrapped(5, &text);
+            let longest = name.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+            let fits = |line: &str| line.chars().count() <= COLUMNS.max(longest + 8);
+            assert!(said.lines().all(fits), "{said}");
+            assert!(said.split_whitespace().eq(text.split_whitespace()), "{said}");
+        }
+    }
 }

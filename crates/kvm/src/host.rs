@@ -57,7 +57,7 @@ pub struct Scheduler {
     /// Given up before the skeleton: the program's timers end with the maps, which that holds. None: the program ends
     /// for another one.
     link: Option<Link>,
-    skeleton: SteelyardSkel<'static>,
+    program: Program,
     options: Options,
     /// As it was started, before what is asked of it,
     given: Policy,
@@ -93,12 +93,12 @@ impl Scheduler {
         let mut wanted = Wanted::new(options.settings.clone());
         wanted.look(&[], &tell);
         let policy = wanted.policy(given);
-        let mut skeleton = load(&policy, options)?;
-        let link = attach(&mut skeleton)?;
+        let mut program = load(&policy, options)?;
+        let link = program.attach()?;
         privilege::lower().map_err(KvmError::Privileged)?;
         tell_policy(&policy, &tell);
         Ok(Scheduler {
-            skeleton,
+            program,
             link: Some(link),
             options: options.clone(),
             given: given.clone(),
@@ -133,7 +133,7 @@ impl Scheduler {
         if policy == self.policy || self.refused.as_ref() == Some(&policy) {
             return Ok(());
         }
-        if runs_in_one_program(&policy, &self.policy) {
+        if self.program.follows && runs_in_one_program(&policy, &self.policy) {
             self.change_parameters(&policy)?;
             tell_policy(&policy, tell);
             self.policy = policy;
@@ -145,7 +145,7 @@ impl Scheduler {
     /// In the program that runs. Others may see some of them changed and some not.
     fn change_parameters(&mut self, policy: &Policy) -> Result<(), KvmError> {
         const WORDS: usize = size_of::<sy_policy>() / size_of::<u64>();
-        if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
+        if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
             // SAFETY: both are `struct sy_policy`, which is so many words.
             let from: &[u64; WORDS] = unsafe { &*ptr::from_ref(policy.parameters()).cast() };
             let to = (&raw mut state.policy).cast::<u64>();
@@ -155,15 +155,15 @@ impl Scheduler {
             }
             write_text(&mut state.policy_name, &policy.to_string());
         }
-        run(&self.skeleton.progs.steelyard_follow, "follow parameters")
+        run(&self.program.skeleton.progs.steelyard_follow, "follow parameters")
     }
 
     /// By another program, which the kernel has read before this one ends: it lets a scheduler be replaced by none
     /// (`bpf_scx_update()`), and has one at a time.
     fn replace(&mut self, policy: Policy, tell: &dyn Fn(&str)) -> Result<(), KvmError> {
         privilege::raise().map_err(KvmError::Privileged)?;
-        let mut skeleton = match load(&policy, &self.options) {
-            Ok(skeleton) => skeleton,
+        let mut program = match load(&policy, &self.options) {
+            Ok(program) => program,
             Err(error) => {
                 tell(&format!("{error}; {} goes on", self.policy));
                 self.refused = Some(policy);
@@ -172,9 +172,9 @@ impl Scheduler {
         };
         let begin = Instant::now();
         self.link = None;
-        self.link = Some(attach(&mut skeleton)?);
+        self.link = Some(program.attach()?);
         let gap = begin.elapsed();
-        self.skeleton = skeleton;
+        self.program = program;
         privilege::lower().map_err(KvmError::Privileged)?;
         tell(&format!(
             "{policy} instead of {}; for {:.1} ms the kernel scheduled by itself",
@@ -192,7 +192,7 @@ impl Scheduler {
     /// Tells the program how many packets each domain has received.
     fn tell_packets(&mut self) {
         let (Some(packets), Some(state)) =
-            (&mut self.packets, self.skeleton.maps.bss_data.as_deref_mut())
+            (&mut self.packets, self.program.skeleton.maps.bss_data.as_deref_mut())
         else {
             return;
         };
@@ -211,7 +211,7 @@ impl Scheduler {
 
     /// Tells the program what is asked for its domains, where that is something else now.
     fn tell_asked(&mut self, tell: &dyn Fn(&str)) -> Result<(), KvmError> {
-        let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
+        let Some(state) = self.program.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointers are to fields of the map's memory, which the kernel changes.
         let used =
             |count: &u32, most: usize| unsafe { (ptr::read_volatile(count) as usize).min(most) };
@@ -270,16 +270,16 @@ impl Scheduler {
 
     /// Asks this of the domain of a process; it may have ended.
     fn tell(&mut self, pid: i32, asked: Settings) -> Result<(), KvmError> {
-        if let Some(state) = self.skeleton.maps.bss_data.as_deref_mut() {
+        if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
             state.asked.pid = pid;
             // SAFETY: both are `struct sy_settings`.
             state.asked.settings = unsafe { *as_core(&asked) };
         }
-        run(&self.skeleton.progs.steelyard_ask, "take what is asked for a domain")
+        run(&self.program.skeleton.progs.steelyard_ask, "take what is asked for a domain")
     }
 
     fn check(&self) -> Result<(), KvmError> {
-        let Some(state) = self.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
+        let Some(state) = self.program.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointer is to a field of the map's memory, which the kernel changes.
         let kind = unsafe { ptr::read_volatile(&raw const state.exit_kind) };
         if kind == 0 {
@@ -289,8 +289,38 @@ impl Scheduler {
     }
 }
 
-/// Has the kernel load the program, which changes nothing yet.
-fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, KvmError> {
+/// As the kernel has it.
+struct Program {
+    skeleton: SteelyardSkel<'static>,
+    /// Whether parameters that are numbers can be changed in it; else all are constants.
+    follows: bool,
+}
+
+impl Program {
+    /// Has the kernel schedule by it.
+    fn attach(&mut self) -> Result<Link, KvmError> {
+        let failed = |error| KvmError::Refused("start the scheduler", error);
+        self.skeleton.maps.steelyard_ops.attach_struct_ops().map_err(failed)
+    }
+}
+
+/// Has the kernel load the program, which changes nothing yet. What the verifier cannot be sure of if a parameter may
+/// have any value it may accept with constants: it knows more of what does not happen.
+fn load(policy: &Policy, options: &Options) -> Result<Program, KvmError> {
+    let attempt = |follows| -> Result<Program, KvmError> {
+        Ok(Program { skeleton: load_as(policy, options, follows)?, follows })
+    };
+    match attempt(true) {
+        Err(KvmError::Refused(..)) => attempt(false),
+        other => other,
+    }
+}
+
+fn load_as(
+    policy: &Policy,
+    options: &Options,
+    follows: bool,
+) -> Result<SteelyardSkel<'static>, KvmError> {
     let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
     set_print(Some((PrintLevel::Debug, print)));
     // Lives as long as the process: the skeleton borrows it. It is a few bytes for each beginning.
@@ -312,10 +342,11 @@ fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, Kv
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         // SAFETY: both are `struct sy_policy`.
         constants.policy_constant = unsafe { *as_core(policy.parameters()) };
-        constants.constant_parameters = choices(&policy.discipline().parameters);
-        for (choice, governor) in constants.constant_governor_parameters.iter_mut().zip(governors())
-        {
-            *choice = choices(&governor.parameters);
+        let of = |parameters| if follows { choices(parameters) } else { u64::MAX };
+        constants.constant_parameters = of(&policy.discipline().parameters);
+        let of_governors = &mut constants.constant_governor_parameters;
+        for (constant, governor) in of_governors.iter_mut().zip(governors()) {
+            *constant = of(&governor.parameters);
         }
         constants.pcpus_count = numbers.cpus.len() as u32;
         constants.cpus_count = count;
@@ -346,12 +377,6 @@ fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, Kv
         }
     }
     Ok(skeleton)
-}
-
-/// Has the kernel schedule by a program that it has read.
-fn attach(skeleton: &mut SteelyardSkel<'static>) -> Result<Link, KvmError> {
-    let failed = |error| KvmError::Refused("start the scheduler", error);
-    skeleton.maps.steelyard_ops.attach_struct_ops().map_err(failed)
 }
 
 /// Runs a program that is called by nobody else.

@@ -15,7 +15,6 @@
 	X(ENGINE_IDLED, "idled", "times", "it found nobody") \
 	X(ENGINE_STOLEN, "stolen", "times", "it took a vCPU from the queue of another one") \
 	X(ENGINE_WAKES, "wakes", "times", "a blocked vCPU had work again") \
-	X(ENGINE_LEFT_WAITING, "left_waiting", "times", "nobody was interrupted for a vCPU that came to wait") \
 	X(ENGINE_INTERRUPTS, "interrupts", "times", "a pCPU was asked to choose") \
 	X(ENGINE_MOVED, "moved", "times", "balancing moved a vCPU to another queue") \
 	X(ENGINE_REPLACED, "replaced", "times", "a running vCPU was sent to a less shared pCPU") \

@@ -353,8 +353,6 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 		if (found != ENGINE_NOT_FOUND && !(found == ENGINE_FOUND && also))
 			break;
 	}
-	if (found == ENGINE_NOT_FOUND)
-		host_notes(e, ENGINE_LEFT_WAITING, v->state.pcpu, vcpu, 0);
 	return found;
 }
 

@@ -26,13 +26,17 @@ HOST_FN void give(struct host_lock *lock)
 
 /* ---- Queues ---- */
 
-/* Only who holds another one tries, so interrupts are off. */
+/*
+ * Only who holds another one tries, so interrupts are off. An idle pCPU that finds it taken chooses again at once: a loop
+ * that leaves the core, or an emulator's turn, to who holds it.
+ */
 HOST_FN bool host_try_queue(struct engine *e, u32 queue)
 {
 	struct host_lock *lock = &host_of(e)->queue[queue].lock;
 
 	if (!spin_trylock(&lock->lock)) {
 		NOTE(miss, queue);
+		cpu_relax();
 		return false;
 	}
 	lock->interrupts = false;

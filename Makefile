@@ -135,9 +135,10 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@lab/test
 
 .PHONY: test-long
-test-long: lab ## what takes too long for every change: whether the machines give what experiments keep of them
+test-long: lab ## what takes too long for every change: whether the machines give what experiments keep of them, and the older kernel's verifier
 	$(cargo) build --locked --release -p steelyard
 	lab/measure --check
+	lab/linux/test Long
 
 .PHONY: conform
 conform: lab ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux, into the docs

@@ -24,3 +24,6 @@ STEELYARD_DECISION(13, spin, "who") /* a pause-loop exit, or a yield */
 STEELYARD_DECISION(14, tasklet, "who") /* Xen's own work runs instead of this one */
 STEELYARD_DECISION(15, miss, "queue") /* the lock of another queue was taken: done without, or later */
 STEELYARD_DECISION(16, later, "who queue") /* what is to be done with this one is put off */
+STEELYARD_DECISION(17, balance, "who queue queue") /* as `move`, since the first queue has more load; one that runs goes later */
+STEELYARD_DECISION(18, replace, "who pcpu") /* it leaves this pCPU for a less shared one, as soon as it has stopped */
+STEELYARD_DECISION(19, summon, "who") /* a sibling of it spins */

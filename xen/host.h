@@ -403,10 +403,7 @@ HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
 
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 {
-	const struct host_pcpu *c = &host_of(e)->pcpu[pcpu];
-
-	NOTE(interrupt, c->cpu, noted_number(e, c->engine.current));
-	cpu_raise_softirq(c->cpu, SCHEDULE_SOFTIRQ);
+	cpu_raise_softirq(host_of(e)->pcpu[pcpu].cpu, SCHEDULE_SOFTIRQ);
 }
 
 HOST_FN void host_balance(struct engine *e, u32 queue)
@@ -469,9 +466,6 @@ HOST_FN struct engine_samples *host_samples(struct engine *e, u32 domain)
 
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 now)
 {
-	struct host_vcpu *v = vcpu_of(e, vcpu);
-
-	NOTE(wake, noted(v), sched_unit_master(v->unit), v->engine.queue);
 	measure_wakes(e, vcpu, now);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is told of decisions (decisions.h): Xen's performance counters, if it is built with them, and trace records. The
+ * What is told of decisions (decisions.h): Xen's performance counters, if it is built with them, and trace records. What
+ * the engine counts on every host (policy/engine/counts.h) comes by host_notes(), the rest from where Xen's calls are. The
  * class is one that none of Xen's own schedulers has (include/public/trace.h: 0 to 5). With tracing off a record costs
  * looking at Xen's `tb_init_done`.
  */
@@ -46,20 +47,54 @@ static void note_boost(struct host_vcpu *v)
 	NOTE(boost, noted(v), boosted, sy_class(&policy, &v->engine.state));
 }
 
-/* What the calls around them do not tell already. */
+/* What the engine counts, as it tells it; `number` as there. A new kind of these needs a place here. */
 HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number)
 {
-	struct host_vcpu *v;
+	const struct host_vcpu *v = vcpu == SY_NONE ? NULL : vcpu_of(e, vcpu);
+	const struct host_pcpu *c = &host_of(e)->pcpu[pcpu];
 
-	if (vcpu == SY_NONE)
-		return;
-	v = vcpu_of(e, vcpu);
-	if (kind == ENGINE_PARKED)
-		NOTE(park, noted(v));
-	else if (kind == ENGINE_UNPARKED)
-		NOTE(unpark, noted(v));
-	else if (kind == ENGINE_STOLEN)
+	switch (kind) {
+	case ENGINE_WAKES:
+		NOTE(wake, noted(v), sched_unit_master(v->unit), v->engine.queue);
+		break;
+	case ENGINE_INTERRUPTS:
+		NOTE(interrupt, c->cpu, noted_number(e, c->engine.current));
+		break;
+	case ENGINE_STOLEN:
 		NOTE(steal, noted(v), number);
-	else if (kind == ENGINE_RESETS)
+		break;
+	case ENGINE_MOVED:
+		NOTE(balance, noted(v), number, c->engine.queue);
+		break;
+	case ENGINE_REPLACED:
+		NOTE(replace, noted(v), c->cpu);
+		break;
+	case ENGINE_RESETS:
 		NOTE(reset, noted(v), v->engine.queue, number);
+		break;
+	case ENGINE_PARKED:
+		NOTE(park, noted(v));
+		break;
+	case ENGINE_UNPARKED:
+		NOTE(unpark, noted(v));
+		break;
+	case ENGINE_PAUSE_LOOPS:
+		NOTE(spin, noted(v));
+		break;
+	case ENGINE_SUMMONED:
+		NOTE(summon, noted(v));
+		break;
+	/* Told by the calls around them, which know more: choose, account, sample, tasklet. */
+	case ENGINE_CHOICES:
+	case ENGINE_KEPT:
+	case ENGINE_IDLED:
+	case ENGINE_ACCOUNTINGS:
+	case ENGINE_SAMPLES:
+	case ENGINE_OCCUPIED:
+	/* Xen's yields are pause loops, and of what else runs it tells nothing. */
+	case ENGINE_YIELDS:
+	case ENGINE_OTHERS_NS:
+	case ENGINE_COUNT_KINDS:
+		break;
+	}
 }

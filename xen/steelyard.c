@@ -282,7 +282,6 @@ static void cf_check steelyard_yield(const struct scheduler *ops, struct sched_u
 	/* Who runs stays. */
 	if (v->engine.status != ENGINE_RUNNING)
 		return;
-	NOTE(spin, noted(v));
 	engine_spin(&h->engine, v->engine.ran_on, arrive(queue_of(v), NOW()));
 }
 

@@ -43,7 +43,7 @@ const RUNSTATE_BITS: u32 = 0x0000_0330;
 const SWITCH_FROM: u32 = 0x0002_800e;
 const SWITCH_TO: u32 = 0x0002_800f;
 /// What Steelyard's scheduler in Xen decides, by the numbers of its records, from 1 on (`xen/decisions.h`).
-pub const XEN_DECISIONS: [&str; 16] = [
+pub const XEN_DECISIONS: [&str; 19] = [
     "wake",
     "queue",
     "interrupt",
@@ -60,6 +60,9 @@ pub const XEN_DECISIONS: [&str; 16] = [
     "tasklet",
     "miss",
     "later",
+    "balance",
+    "replace",
+    "summon",
 ];
 /// Of its scheduler class, before the first.
 const DECISION: u32 = 0x0002_2e00;

@@ -222,7 +222,33 @@ static void join(struct host *h, unsigned int cpu)
 	give(&q->lock);
 }
 
-/* Memory for pCPUs and queues, and which pCPU has which number. */
+static void free_pcpus(struct host *h)
+{
+	XFREE(h->pcpu);
+	XFREE(h->queue);
+	XFREE(h->number);
+	XFREE(h->idle);
+}
+
+/* Which pCPU has which number; false: there are too few, since Xen's groups do not lie within each other. */
+static bool number_pcpus(struct host *h, const cpumask_t *cpus)
+{
+	unsigned int cpu;
+	u32 i;
+
+	for (i = 0; i < nr_cpu_ids; i++)
+		h->number[i] = SY_NONE;
+	for (i = 0; i < h->engine.pcpus; i++) {
+		h->pcpu[i].host = h;
+		h->pcpu[i].cpu = SY_NONE;
+	}
+	for_each_cpu (cpu, cpus)
+		if (!give_number(h, cpu))
+			return false;
+	return true;
+}
+
+/* Memory for pCPUs and queues, and numbers for the former. */
 static int number_host(struct host *h)
 {
 	unsigned int gran = h->scheduler->cpupool->gran, cpu;
@@ -241,22 +267,16 @@ static int number_host(struct host *h)
 	h->number = xzalloc_array(u32, nr_cpu_ids);
 	h->idle = xzalloc_array(u64, 2 * h->words);
 	if (!h->pcpu || !h->queue || !h->number || !h->idle) {
-		XFREE(h->pcpu);
-		XFREE(h->queue);
-		XFREE(h->number);
-		XFREE(h->idle);
+		free_pcpus(h);
 		return -ENOMEM;
 	}
-	h->waited = h->idle + h->words;
-	for (i = 0; i < nr_cpu_ids; i++)
-		h->number[i] = SY_NONE;
-	for (i = 0; i < e->pcpus; i++) {
-		h->pcpu[i].host = h;
-		h->pcpu[i].cpu = SY_NONE;
-		init_timer(&h->pcpu[i].tick, tick_timer, &h->pcpu[i], smp_processor_id());
+	if (!number_pcpus(h, &cpus)) {
+		free_pcpus(h);
+		return -ENOSPC;
 	}
-	for_each_cpu (cpu, &cpus)
-		give_number(h, cpu);
+	h->waited = h->idle + h->words;
+	for (i = 0; i < e->pcpus; i++)
+		init_timer(&h->pcpu[i].tick, tick_timer, &h->pcpu[i], smp_processor_id());
 	return 0;
 }
 
@@ -472,10 +492,7 @@ static void cf_check steelyard_deinit(struct scheduler *ops)
 		for (i = 0; i < h->engine.queues; i++)
 			kill_timer(&h->queue[i].later);
 	}
-	xfree(h->pcpu);
-	xfree(h->queue);
-	xfree(h->number);
-	xfree(h->idle);
+	free_pcpus(h);
 	free_table(&h->vcpus);
 	free_table(&h->domains);
 	xfree(h);

@@ -4,79 +4,92 @@
  * it tells.
  */
 
-/* The text of the leaf /steelyard/vcpus: there from when it is entered until it is left, and locked. */
-static char *statistics;
-static unsigned int statistics_length;
-static DEFINE_SPINLOCK(statistics_lock);
+#define VALUE_BYTES 48
 
-/* Calls visit(v) for each vCPU; `hosts_lock` is held. One without a domain may have no cpupool yet. */
-static void for_each_vcpu_here(void (*visit)(const struct host_vcpu *v, void *data), void *data)
+/* The text of a leaf that tells of each domain: there from when it is entered until it is left, and locked. */
+static char *told;
+static unsigned int told_length;
+static size_t told_bytes;
+static DEFINE_SPINLOCK(told_lock);
+
+/* Calls visit(d) for each domain; `hosts_lock` is held. */
+static void for_each_domain_here(void (*visit)(struct host_domain *d))
 {
-	const struct host_domain *d;
-	const struct host_vcpu *v;
+	struct host_domain *d;
 	struct host *h;
 
 	list_for_each_entry (h, &hosts, in_hosts) {
 		spin_lock(&h->lock);
 		list_for_each_entry (d, &h->domain_list, in_host)
-			list_for_each_entry (v, &d->vcpus, in_domain)
-				visit(v, data);
+			visit(d);
 		spin_unlock(&h->lock);
 	}
 }
 
-static void cf_check count_line(const struct host_vcpu *v, void *bytes)
+/* Who begins between the two walks may not find room, and has got and asked for nothing yet. */
+static const struct hypfs_entry *told_enter(const struct hypfs_entry *entry, const char *head,
+					    void (*make_room)(struct host_domain *d),
+					    void (*add_lines)(struct host_domain *d))
 {
-	*(size_t *)bytes += STATISTICS_LINE_BYTES;
-}
-
-static void cf_check add_line(const struct host_vcpu *v, void *bytes)
-{
-	statistics_length += statistics_line(statistics + statistics_length, *(size_t *)bytes - statistics_length, v);
-}
-
-/* Who begins between the two walks may not find room, and has got nothing yet. */
-static const struct hypfs_entry *cf_check statistics_enter(const struct hypfs_entry *entry)
-{
-	size_t bytes = sizeof(STATISTICS_HEAD);
-
-	spin_lock(&statistics_lock);
+	spin_lock(&told_lock);
 	spin_lock(&hosts_lock);
-	for_each_vcpu_here(count_line, &bytes);
-	statistics = xmalloc_array(char, bytes);
-	if (statistics) {
-		statistics_length = scnprintf(statistics, bytes, STATISTICS_HEAD);
-		for_each_vcpu_here(add_line, &bytes);
+	told_bytes = strlen(head) + 1;
+	for_each_domain_here(make_room);
+	told = xmalloc_array(char, told_bytes);
+	if (told) {
+		told_length = scnprintf(told, told_bytes, "%s", head);
+		for_each_domain_here(add_lines);
 	}
 	spin_unlock(&hosts_lock);
-	if (statistics)
+	if (told)
 		return entry;
-	spin_unlock(&statistics_lock);
+	spin_unlock(&told_lock);
 	return ERR_PTR(-ENOMEM);
 }
 
-static void cf_check statistics_exit(const struct hypfs_entry *entry)
+static void cf_check told_exit(const struct hypfs_entry *entry)
 {
-	XFREE(statistics);
-	spin_unlock(&statistics_lock);
+	XFREE(told);
+	spin_unlock(&told_lock);
 }
 
-static unsigned int cf_check statistics_getsize(const struct hypfs_entry *entry)
+static unsigned int cf_check told_getsize(const struct hypfs_entry *entry)
 {
-	return statistics_length + 1;
+	return told_length + 1;
 }
 
-static int cf_check statistics_read(const struct hypfs_entry *entry, XEN_GUEST_HANDLE_PARAM(void) to)
+static int cf_check told_read(const struct hypfs_entry *entry, XEN_GUEST_HANDLE_PARAM(void) to)
 {
-	return copy_to_guest(to, statistics, statistics_length + 1) ? -EFAULT : 0;
+	return copy_to_guest(to, told, told_length + 1) ? -EFAULT : 0;
+}
+
+static void cf_check make_room_for_vcpus(struct host_domain *d)
+{
+	const struct host_vcpu *v;
+
+	list_for_each_entry (v, &d->vcpus, in_domain)
+		told_bytes += STATISTICS_LINE_BYTES;
+}
+
+static void cf_check add_vcpus(struct host_domain *d)
+{
+	const struct host_vcpu *v;
+
+	list_for_each_entry (v, &d->vcpus, in_domain)
+		told_length += statistics_line(told + told_length, told_bytes - told_length, v);
+}
+
+static const struct hypfs_entry *cf_check statistics_enter(const struct hypfs_entry *entry)
+{
+	return told_enter(entry, STATISTICS_HEAD, make_room_for_vcpus, add_vcpus);
 }
 
 static const struct hypfs_funcs statistics_funcs = {
 	.enter = statistics_enter,
-	.exit = statistics_exit,
-	.read = statistics_read,
+	.exit = told_exit,
+	.read = told_read,
 	.write = hypfs_write_deny,
-	.getsize = statistics_getsize,
+	.getsize = told_getsize,
 	.findentry = hypfs_leaf_findentry,
 };
 
@@ -87,8 +100,6 @@ struct parameter_leaf {
 	u64 *value;
 	char name[64];
 };
-
-#define VALUE_BYTES 48
 
 static const struct parameter_leaf *parameter_leaf(const struct hypfs_entry *entry)
 {
@@ -200,7 +211,7 @@ static const struct hypfs_funcs packets_funcs = {
 	.findentry = hypfs_leaf_findentry,
 };
 
-/* A setting is a word of them all. */
+/* A setting is a word of them all; what is not asked for is as the list says. */
 static void cf_check say_setting(struct host_domain *d, unsigned int setting, u64 value)
 {
 	struct sy_settings settings = settings_of(d);
@@ -209,13 +220,16 @@ static void cf_check say_setting(struct host_domain *d, unsigned int setting, u6
 	engine_domain_change(&d->host->engine, d->number, &settings);
 }
 
-/* "DOMAIN SETTING VALUE", with the names of scenarios; "DOMAIN SETTING" asks for it no more. */
+/*
+ * "DOMAIN SETTING VALUE", with the names of scenarios; "DOMAIN SETTING" asks for it no more. Read, it is a line of that
+ * form for each that is asked for.
+ */
 static int cf_check settings_write(struct hypfs_entry_leaf *leaf,
 				   XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
 {
 	char text[VALUE_BYTES], *value;
 	const char *rest = text;
-	u64 domain_id, number = 0;
+	u64 domain_id, number;
 	unsigned int i;
 	int result = copy_text(text, from, size);
 
@@ -229,6 +243,7 @@ static int cf_check settings_write(struct hypfs_entry_leaf *leaf,
 	for (i = 0; i < ARRAY_SIZE(sy_settings_described); i++) {
 		if (strcmp(rest, sy_settings_described[i].name))
 			continue;
+		number = sy_settings_described[i].value[0];
 		if (value)
 			result = parse_value(&sy_settings_described[i], value, &number);
 		return result ?: tell(domain_id, say_setting, i, number);
@@ -236,12 +251,34 @@ static int cf_check settings_write(struct hypfs_entry_leaf *leaf,
 	return -EINVAL;
 }
 
+static void cf_check make_room_for_settings(struct host_domain *d)
+{
+	told_bytes += ARRAY_SIZE(sy_settings_described) * VALUE_BYTES;
+}
+
+static void cf_check add_settings(struct host_domain *d)
+{
+	const struct sy_settings settings = settings_of(d);
+	const u64 *value = (const u64 *)&settings;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(sy_settings_described); i++)
+		if (value[i] != sy_settings_described[i].value[0])
+			told_length += scnprintf(told + told_length, told_bytes - told_length, "%u %s %" PRIu64 "\n",
+						 d->number, sy_settings_described[i].name, value[i]);
+}
+
+static const struct hypfs_entry *cf_check settings_enter(const struct hypfs_entry *entry)
+{
+	return told_enter(entry, "", make_room_for_settings, add_settings);
+}
+
 static const struct hypfs_funcs settings_funcs = {
-	.enter = hypfs_node_enter,
-	.exit = hypfs_node_exit,
-	.read = hypfs_read_leaf,
+	.enter = settings_enter,
+	.exit = told_exit,
+	.read = told_read,
 	.write = settings_write,
-	.getsize = hypfs_getsize,
+	.getsize = told_getsize,
 	.findentry = hypfs_leaf_findentry,
 };
 

@@ -184,14 +184,27 @@ string_param("sched", opt_sched);
 static char __initdata opt_policy[sizeof(policy_name)];
 string_param("steelyard_policy", opt_policy);
 static char __initdata opt_params[512];
+#define PARAMS_OPTION "steelyard_params"
+/* The first that was not taken, and how many there were: read_options() says so, when the console is there. */
+static char __initdata refused_params[MAX_PARAM_SIZE];
+static unsigned int __initdata params_refused;
 
+/* A part of a text would set something else: it is taken as a whole, or not at all. */
 static int __init cf_check add_params(const char *text)
 {
+	/* Xen cuts what is longer, name and all, and does not say so. */
+	bool cut = strlen(PARAMS_OPTION "=") + strlen(text) >= MAX_PARAM_SIZE - 1;
+
+	if (cut || strlen(opt_params) + strlen(",") + strlen(text) >= sizeof(opt_params)) {
+		if (!params_refused++)
+			safe_strcpy(refused_params, text);
+		return -E2BIG;
+	}
 	strlcat(opt_params, ",", sizeof(opt_params));
 	strlcat(opt_params, text, sizeof(opt_params));
 	return 0;
 }
-custom_param("steelyard_params", add_params);
+custom_param(PARAMS_OPTION, add_params);
 
 /* The policy and its parameters, as the options say or by default. */
 static int __init read_options(void)
@@ -204,6 +217,9 @@ static int __init read_options(void)
 		safe_strcpy(policy_name, opt_policy);
 	if (strcmp(policy_name, opt_policy) && policy_by_name(policy_name))
 		return -EINVAL;
+	if (params_refused)
+		printk(XENLOG_ERR "steelyard: " PARAMS_OPTION " too long or too many, %u not followed, the first '%s'\n",
+		       params_refused, refused_params);
 	while ((text = next_part(&rest, ','))) {
 		struct setting setting = { .name = next_part(&text, '='), .result = -ENOENT };
 

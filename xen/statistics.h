@@ -6,7 +6,8 @@
 
 #define STATISTICS_HEAD "domain vcpu pcpu weight weight_now slice_now_ns cap_percent gotten_ns waited_ns " \
 			"worst_wait_ns switches migrations resets credit class boosted\n"
-#define STATISTICS_LINE_BYTES 320 /* sixteen numbers of at most twenty digits */
+/* 275 are used at most: three numbers of 32 bits, eleven of 64, a class, a flag, and what stands between them. */
+#define STATISTICS_LINE_BYTES 320
 
 /* Of a vCPU, as of now. */
 struct statistics {

@@ -53,7 +53,7 @@
  * Until an instance has its first domain there are no queues; then the schedule lock of all its pCPUs is its idle
  * lock, and choices are for nobody.
  *
- * Ordering: hypfs lock, then `hosts_lock` (the list of instances), then an instance's lock, then its idle lock, then
+ * Ordering: hypfs lock, then that of a leaf's text, then `hosts_lock` (the list of instances), then an instance's lock, then its idle lock, then
  * the lock of one queue, then a domain's, then the shared one, then the locks of Xen's timers. A second queue is only
  * tried for, here; Xen takes two by their addresses (sched_spin_lock_double()). A schedule lock of another scheduler may
  * be held when one here is taken (a pCPU joins), never the other way round. Timers are killed with no lock held.
@@ -72,8 +72,8 @@
  *
  * Limits
  *
- * When a cpupool's pCPUs change, the next call for a queue looks at all of that queue's vCPUs. sedf has no way to be told of reservations yet. A pCPU that was not
- * even present when its cpupool got the first domain may find no number left; it cannot join then.
+ * When a cpupool's pCPUs change, the next call for a queue looks at all of that queue's vCPUs. A pCPU that was not even
+ * present when its cpupool got the first domain may find no number left; it cannot join then.
  */
 #include <xen/cpumask.h>
 #include <xen/guest_access.h>
@@ -183,7 +183,10 @@ static void map_queue(struct host_queue *q)
 			engine_affinity_changed(&h->engine, v->number, q->now);
 }
 
-/* Each call into the engine comes after this, with the queue's lock held; its time, which never goes back. */
+/*
+ * What Xen tells of a queue, whose lock is held, and what its timers do come after this; its time, which never goes
+ * back. Contexts that are saved, timers of vCPUs and walks do without: the next call finds what has changed.
+ */
 static u64 arrive(struct host_queue *q, u64 now)
 {
 	q->now = max(q->now, now);
@@ -518,7 +521,8 @@ static int cf_check steelyard_adjust(const struct scheduler *ops, struct domain 
 	switch (op->cmd) {
 	case XEN_DOMCTL_SCHEDOP_getinfo:
 		op->u.credit2.weight = settings.weight;
-		op->u.credit2.cap = settings.cap_percent;
+		/* The greatest stands for "as it is" when it comes back with another weight. */
+		op->u.credit2.cap = min(settings.cap_percent, (u64)(uint16_t)~0);
 		break;
 	case XEN_DOMCTL_SCHEDOP_putinfo:
 		/* 0 and 65535 stand for "as it is". */

@@ -367,6 +367,12 @@ static void insert(struct sched_unit *unit)
 	scheduler_of(unit)->insert_unit(scheduler_of(unit), unit);
 }
 
+/* Xen's, which need not follow each other. */
+static unsigned int domain_number(unsigned int id)
+{
+	return id * (1 + seed % 3);
+}
+
 static void create_domain(unsigned int id)
 {
 	struct model_domain *d = &domains[id];
@@ -374,7 +380,7 @@ static void create_domain(unsigned int id)
 
 	if (cpumask_empty(pools[pool].res_valid))
 		pool = 0;
-	d->domain = (struct domain){ .domain_id = id * (1 + seed % 3), .max_vcpus = 1 + below(DOMAIN_VCPUS) };
+	d->domain = (struct domain){ .domain_id = domain_number(id), .max_vcpus = 1 + below(DOMAIN_VCPUS) };
 	d->domain.cpupool = &pools[pool];
 	d->domain.sched_priv = schedulers[pool].alloc_domdata(&schedulers[pool], &d->domain);
 	ASSERT((long)d->domain.sched_priv > 0 || (long)d->domain.sched_priv < -4095);

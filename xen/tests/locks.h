@@ -23,7 +23,7 @@ typedef struct {
 } spinlock_t;
 
 /* The order at the head of steelyard.c; what Xen holds where a pCPU joins comes before all. */
-static const char *const model_order[] = { "another scheduler's", "statistics_lock", "hosts_lock", "&h->lock", "&h->idle_lock", "&q->lock.lock", "&d->lock.lock", "&h->shared.lock" };
+static const char *const model_order[] = { "another scheduler's", "told_lock", "hosts_lock", "&h->lock", "&h->idle_lock", "&q->lock.lock", "&d->lock.lock", "&h->shared.lock" };
 
 enum {
 	MODEL_RANK_HOST = 3,

@@ -438,25 +438,109 @@ static void write_leaf(void)
 	note_who_is_asked();
 }
 
-/* And reads what vCPUs got, which stops nobody from choosing. */
-static void read_statistics(void)
+/* And reads of domains, which stops nobody from choosing. */
+static char *read_leaf(const struct hypfs_entry_leaf *leaf)
 {
-	const struct hypfs_funcs *leaf = &statistics_funcs;
-	const struct hypfs_entry *entry = leaf->enter(&statistics_leaf.e);
-	unsigned int size, lines = 0, i;
+	const struct hypfs_entry *entry = leaf->e.funcs->enter(&leaf->e);
+	unsigned int size;
 	char *text;
 
 	ASSERT(!IS_ERR(entry));
-	size = leaf->getsize(entry);
+	size = leaf->e.funcs->getsize(entry);
 	text = malloc(size);
-	ASSERT(!leaf->read(entry, text) && strlen(text) == size - 1);
-	for (i = 0; i < size; i++)
-		lines += text[i] == '\n';
+	ASSERT(!leaf->e.funcs->read(entry, text) && strlen(text) == size - 1);
+	leaf->e.funcs->exit(entry);
+	return text;
+}
+
+static void read_statistics(void)
+{
+	char *text = read_leaf(&statistics_leaf), *end;
+	unsigned int lines = 0, i;
+
+	for (end = text; (end = strchr(end, '\n')); end++)
+		lines++;
 	for (i = 0; i < domain_count; i++)
 		lines -= domains[i].there ? domains[i].domain.max_vcpus : 0;
 	ASSERT(lines == 1);
 	free(text);
-	leaf->exit(entry);
+}
+
+static int write_setting(const char *text)
+{
+	const struct hypfs_entry *entry = settings_leaf.e.funcs->enter(&settings_leaf.e);
+	int result;
+
+	ASSERT(!IS_ERR(entry));
+	result = settings_leaf.e.funcs->write(&settings_leaf, text, strlen(text) + 1);
+	settings_leaf.e.funcs->exit(entry);
+	return result;
+}
+
+static struct sy_settings settings_of_domain(unsigned int id)
+{
+	return settings_of(domains[id].domain.sched_priv);
+}
+
+/* What is read may be written, changes nothing, and is all that the domain asks for. */
+static void read_settings(unsigned int id)
+{
+	struct sy_settings before = settings_of_domain(id), now;
+	char *text = read_leaf(&settings_leaf), *line = text, *end;
+	unsigned int asked = 0, i;
+
+	for (; (end = strchr(line, '\n')); line = end + 1) {
+		*end = '\0';
+		ASSERT(!write_setting(line));
+		asked += strtoul(line, NULL, 10) == domain_number(id);
+	}
+	for (i = 0; i < ARRAY_SIZE(sy_settings_described); i++)
+		asked -= ((u64 *)&before)[i] != sy_settings_described[i].value[0];
+	now = settings_of_domain(id);
+	ASSERT(!*line && !asked && !memcmp(&before, &now, sizeof(now)));
+	free(text);
+}
+
+/* dom0 asks for something for a domain, asks for it no longer, or writes what is no such thing; others stay as they are. */
+static void change_setting(unsigned int id)
+{
+	unsigned int i = below(ARRAY_SIZE(sy_settings_described)), kind = below(8), other;
+	const struct sy_parameter *setting = &sy_settings_described[i];
+	u64 value = below(2) ? between(setting->minimum, setting->maximum) : magnitude();
+	bool legal = domains[id].there && kind && value >= setting->minimum && value <= setting->maximum;
+	struct sy_settings before = { 0 }, now;
+	char text[VALUE_BYTES + 32];
+
+	if (domains[id].there)
+		before = settings_of_domain(id);
+	snprintf(text, sizeof(text), kind ? "%u %s %" PRIu64 : "%u %sx %" PRIu64, domain_number(id), setting->name,
+		 value);
+	if (kind == 1) {
+		*strrchr(text, ' ') = '\0';
+		value = setting->value[0];
+		legal = domains[id].there;
+	}
+	ASSERT(!write_setting(text) == legal);
+	if (!domains[id].there)
+		return;
+	now = settings_of_domain(id);
+	for (other = 0; other < ARRAY_SIZE(sy_settings_described); other++)
+		ASSERT(((u64 *)&now)[other] == (legal && other == i ? value : ((u64 *)&before)[other]));
+	read_settings(id);
+}
+
+/* What the toolstack is told it can tell again, such as a cap beside another weight: nothing changes. */
+static void tell_again(struct domain *d)
+{
+	struct sy_settings before = settings_of(d->sched_priv), now;
+	struct xen_domctl_scheduler_op op = { .cmd = XEN_DOMCTL_SCHEDOP_getinfo };
+
+	d->cpupool->sched->adjust(d->cpupool->sched, d, &op);
+	ASSERT(op.u.credit2.weight == before.weight && op.u.credit2.cap == min(before.cap_percent, (u64)65535));
+	op.cmd = XEN_DOMCTL_SCHEDOP_putinfo;
+	d->cpupool->sched->adjust(d->cpupool->sched, d, &op);
+	now = settings_of(d->sched_priv);
+	ASSERT(!memcmp(&before, &now, sizeof(now)));
 }
 
 /* What else happens while a lock is given back, by pCPUs that need none of those that are held still. */
@@ -531,6 +615,8 @@ static void happen(void)
 	case 3:
 		change_settings(&d->domain);
 		write_leaf();
+		change_setting(id);
+		tell_again(&d->domain);
 		if (!below(8))
 			read_statistics();
 		break;
@@ -568,6 +654,26 @@ static bool draw_value(const char *name, const struct sy_parameter *parameter, u
 	return false;
 }
 
+/* Options that set nothing: each is taken as it is or not at all, and none that Xen may have cut or that has no room. */
+static void draw_params(void)
+{
+	char text[128];
+
+	opt_params[0] = '\0';
+	params_refused = 0;
+	while (below(16)) {
+		/* Xen has 127 bytes for option, `=` and value. */
+		size_t length = below(128 - sizeof("steelyard_params")), before = strlen(opt_params);
+		unsigned int refused = params_refused;
+		bool fits = length < 110 && before + length < 511;
+
+		memset(text, 'x', length);
+		text[length] = '\0';
+		ASSERT(!model_add_params(text) == fits && params_refused == refused + !fits);
+		ASSERT(strlen(opt_params) == before + (fits ? length + 1 : 0));
+	}
+}
+
 /* As boot options say it. */
 static void draw_policy(void)
 {
@@ -584,6 +690,7 @@ static void draw_policy(void)
 			length += snprintf(opt_policy + length, sizeof(opt_policy) - length, "+%s",
 					   sy_governors[g]->name);
 	memcpy(opt_sched, "steelyard", sizeof("steelyard"));
+	draw_params();
 	ASSERT(!model_scheduler->global_init() && !strcmp(policy_name, opt_policy));
 	if (below(2))
 		for_each_parameter(draw_value, NULL);

@@ -65,6 +65,7 @@ static inline void *model_zalloc(size_t size, size_t alignment)
 	return memset(memory, 0, size);
 }
 
+#define MAX_PARAM_SIZE 128
 #define ZERO_BLOCK_PTR ((void *)-1L)
 #define xfree(memory) free(memory)
 #define XFREE(memory) (free(memory), (memory) = NULL)

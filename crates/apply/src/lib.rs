@@ -30,6 +30,7 @@ pub use ledger::Ledger;
 pub use plan::Plan;
 pub use program::run;
 pub use thread::usual_slice_ns;
+pub use xen::domains as xen_domains;
 
 /// Where a host is looked at, and where its journal is.
 #[derive(Clone, Debug)]

@@ -54,15 +54,24 @@ impl Scheduler {
 /// As `xl` says that a vCPU may use every pCPU.
 const ALL: &str = "all";
 
-/// The number of the domain of this name, if there is one.
-pub fn number(name: &str) -> Result<Option<u32>, KnobError> {
+/// Every domain's name and number.
+///
+/// # Errors
+/// [`KnobError::Program`].
+pub fn domains() -> Result<Vec<(String, u32)>, KnobError> {
     let told = run("xl", &["list"], "")?;
-    Ok(told.lines().find_map(|line| {
+    let domain = |line: &str| {
         // Its name, number, memory, vCPUs, state and time.
         let words: Vec<_> = line.split_whitespace().collect();
-        let [found, id, ..] = words.as_slice() else { return None };
-        (*found == name).then(|| id.parse().ok())?
-    }))
+        let [name, id, ..] = words.as_slice() else { return None };
+        Some(((*name).to_owned(), id.parse().ok()?))
+    };
+    Ok(told.lines().filter_map(domain).collect())
+}
+
+/// The number of the domain of this name, if there is one.
+pub fn number(name: &str) -> Result<Option<u32>, KnobError> {
+    Ok(domains()?.into_iter().find_map(|(found, id)| (found == name).then_some(id)))
 }
 
 /// The scheduler that a domain has: whichever of the two answers for it.

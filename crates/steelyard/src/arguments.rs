@@ -124,6 +124,11 @@ pub enum Command {
         #[command(subcommand)]
         command: crate::kvm::Command,
     },
+    /// Ask something of Steelyard's scheduler in this host's Xen, from dom0.
+    Xen {
+        #[command(subcommand)]
+        command: crate::xen::Command,
+    },
     Govern(Govern),
     Describe(Describe),
     Top(Top),

@@ -10,17 +10,14 @@ use clap::Subcommand;
 use rustix::fs::{FlockOperation, flock};
 use sd_notify::{NotifyState, notify};
 use steelyard_boundary::output::Output;
-use steelyard_boundary::text::told;
 use steelyard_kvm::{Finding, KvmError, Options, SETTINGS, Scheduler, check, status};
 use steelyard_policy::Parameter;
-use steelyard_scenario::{
-    Diagnostic, HostSettings, SettingsOfDomains, Source, read_settings, write_settings,
-};
+use steelyard_scenario::{Diagnostic, HostSettings, Source, read_settings, write_settings};
 
 use crate::arguments::Offering;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{policies, terminal};
+use crate::{asked, policies, terminal};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -192,13 +189,15 @@ fn set(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     if asked.is_empty() {
-        return show(&known_settings(path)?.domains, domain);
+        let known = known_settings(path)?;
+        let otherwise = "control groups and libvirt's metadata say what holds";
+        return asked::show(&known.domains, domain, otherwise);
     }
     let domain = domain.unwrap_or_default();
     let mut set = vec![];
     edit(path, interrupt, |all| {
         let wanted = all.domains.entry(domain.to_owned()).or_default();
-        each("kvm set", asked, |name, value| match value {
+        asked::each("kvm set", asked, |name, value| match value {
             "" => wanted.unset(name),
             value => wanted.set(name, value),
         })?;
@@ -216,10 +215,10 @@ fn change(asked: &[String], path: &Path, interrupt: &Interrupt) -> Result<(), Fa
     if asked.is_empty() {
         let known = known_settings(path)?.policy;
         let lines = known.iter().map(|(key, value)| format!("{key:<40} {value}\n"));
-        return print_asked(&lines.collect::<String>(), "how it was started says what runs");
+        return asked::print(&lines.collect::<String>(), "how it was started says what runs");
     }
     edit(path, interrupt, |all| {
-        each("kvm change", asked, |key, value| match value {
+        asked::each("kvm change", asked, |key, value| match value {
             "" => all.policy.unset(key),
             value => all.policy.set(key, value),
         })
@@ -253,46 +252,12 @@ fn edit(
     Ok(())
 }
 
-/// Each of `NAME=[VALUE]`.
-fn each(
-    command: &str,
-    asked: &[String],
-    mut ask: impl FnMut(&str, &str) -> Result<(), String>,
-) -> Result<(), Diagnostic> {
-    for text in asked {
-        let source = Source::new(command, text);
-        let Some((name, value)) = text.split_once('=') else {
-            let fault = source.error(0..text.len(), format!("`{text}` lacks a `=`"));
-            return Err(fault.with_help("write NAME=VALUE, or NAME= to ask no longer"));
-        };
-        ask(name.trim(), value.trim()).map_err(|why| source.error(0..text.len(), why))?;
-    }
-    Ok(())
-}
-
 /// Nothing if the file is not there.
 fn known_settings(path: &Path) -> Result<HostSettings, Failure> {
     if !path.exists() {
         return Ok(HostSettings::default());
     }
     Ok(read_settings(path)?)
-}
-
-fn show(domains: &SettingsOfDomains, only: Option<&str>) -> Result<(), Failure> {
-    let shown = domains.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
-    let lines = shown.flat_map(|(name, asked)| {
-        asked.iter().map(move |(setting, value)| {
-            format!("{:<16} {:<20} {value}\n", told(name), setting.name)
-        })
-    });
-    print_asked(&lines.collect::<String>(), "control groups and libvirt's metadata say what holds")
-}
-
-fn print_asked(lines: &str, otherwise: &str) -> Result<(), Failure> {
-    if lines.is_empty() {
-        terminal::note(&format!("nothing is asked for; {otherwise}"));
-    }
-    terminal::print(lines)
 }
 
 fn tell_idle() {
@@ -312,17 +277,7 @@ fn tell_effect(domain: &str, set: &[&Parameter]) {
     if !status.domains.iter().any(|it| it.name == domain) {
         terminal::note(&format!("no VM of the name `{domain}` runs a vCPU here now"));
     }
-    let Ok(policy) = steelyard_scenario::policy(&status.policy, &[]) else { return };
-    let parts: Vec<_> =
-        policy.governors().map(|it| it.name).chain([policy.discipline().name]).collect();
-    for setting in set {
-        let mut words =
-            setting.source.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
-        if setting.source != "everywhere" && !words.any(|word| parts.contains(&word)) {
-            let (name, source) = (setting.name, setting.source);
-            terminal::note(&format!("{policy} runs; `{name}` is heeded by: {source}"));
-        }
-    }
+    asked::tell_unheeded(&status.policy, set);
 }
 
 /// Where it runs as a service (`service/steelyard-kvm.service`): that it has begun, and that it goes on.

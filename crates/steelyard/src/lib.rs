@@ -5,6 +5,7 @@
 mod advise;
 mod apply;
 mod arguments;
+mod asked;
 mod change;
 mod compare;
 mod describe;
@@ -22,6 +23,7 @@ mod reproduce;
 mod simulate;
 mod terminal;
 mod tune;
+mod xen;
 
 use std::process::ExitCode;
 
@@ -63,6 +65,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         }
         #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
+        Command::Xen { command } => xen::run(command),
         Command::Describe(arguments) => describe::run(arguments, &interrupt),
         Command::Apply(arguments) => apply::apply(arguments, &interrupt),
         Command::Govern(arguments) => govern::run(arguments, &interrupt),

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is asked of a scheduler that runs here, as `NAME=[VALUE]`: `steelyard kvm` and `steelyard xen`.
+
+use steelyard_boundary::text::told;
+use steelyard_policy::Parameter;
+use steelyard_scenario::{Diagnostic, SettingsOfDomains, Source};
+
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Each of `NAME=[VALUE]`.
+pub fn each(
+    command: &str,
+    asked: &[String],
+    mut ask: impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), Diagnostic> {
+    for text in asked {
+        let source = Source::new(command, text);
+        let Some((name, value)) = text.split_once('=') else {
+            let fault = source.error(0..text.len(), format!("`{text}` lacks a `=`"));
+            return Err(fault.with_help("write NAME=VALUE, or NAME= to ask no longer"));
+        };
+        ask(name.trim(), value.trim()).map_err(|why| source.error(0..text.len(), why))?;
+    }
+    Ok(())
+}
+
+/// What is asked for these domains, or only for one; `otherwise` is said where that is nothing.
+pub fn show(
+    domains: &SettingsOfDomains,
+    only: Option<&str>,
+    otherwise: &str,
+) -> Result<(), Failure> {
+    let shown = domains.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
+    let lines = shown.flat_map(|(name, asked)| {
+        asked.iter().map(move |(setting, value)| {
+            format!("{:<16} {:<20} {value}\n", told(name), setting.name)
+        })
+    });
+    print(&lines.collect::<String>(), otherwise)
+}
+
+/// Lines of what is asked, or `otherwise`.
+pub fn print(lines: &str, otherwise: &str) -> Result<(), Failure> {
+    if lines.is_empty() {
+        terminal::note(&format!("nothing is asked for; {otherwise}"));
+    }
+    terminal::print(lines)
+}
+
+/// Which of these settings the policy that runs does not heed.
+pub fn tell_unheeded(policy: &str, set: &[&Parameter]) {
+    let Ok(policy) = steelyard_scenario::policy(policy, &[]) else { return };
+    let parts: Vec<_> =
+        policy.governors().map(|it| it.name).chain([policy.discipline().name]).collect();
+    for setting in set {
+        let mut words =
+            setting.source.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+        if setting.source != "everywhere" && !words.any(|word| parts.contains(&word)) {
+            let (name, source) = (setting.name, setting.source);
+            terminal::note(&format!("{policy} runs; `{name}` is heeded by: {source}"));
+        }
+    }
+}

@@ -30,21 +30,24 @@ pub fn describe(places: &Places) -> Result<Described, DescribeError> {
     let sockets = count / (threads * cores).max(1);
     let [sockets, cores_per_socket, threads_per_core] =
         if sockets * threads * cores == count { [sockets, cores, threads] } else { [1, count, 1] };
-    let scheduler = fact("xen_scheduler").map(str::to_owned);
+    let scheduler = fact("xen_scheduler");
+    // Steelyard's calls itself credit2, whatever its policy is. Other hypervisors have no such text.
+    let policy = run("xenhypfs", &["cat", "/steelyard/policy"], "").ok();
+    let policy = policy.as_deref().map(str::trim).filter(|policy| !policy.is_empty());
     let mut host = HostDescription::new(Machine {
         name: fact("host").map_or_else(
             || line(places.proc.join("sys/kernel/hostname")).unwrap_or_default(),
             str::to_owned,
         ),
         system: format!("Xen {}", fact("xen_version").unwrap_or_default()),
-        scheduler: scheduler.clone(),
+        scheduler: policy.or(scheduler).map(str::to_owned),
         pcpus: pcpus.clone(),
         sockets,
         cores_per_socket,
         threads_per_core,
     });
     let mut missing = vec![];
-    let figures = match scheduler.as_deref() {
+    let figures = match scheduler {
         Some("credit2") => figures(&run("xl", &["sched-credit2"], "")?),
         Some("credit") => figures(&run("xl", &["sched-credit"], "")?),
         _ => {

@@ -110,7 +110,8 @@ impl Recording {
                     ("credit2", false) => "credit2@xen-4.5",
                     ("credit", true) => "credit@xen-4.20",
                     ("credit", false) => "credit@xen-4.5",
-                    _ => return None,
+                    // Another one of Xen's, or this project's, which says its policy.
+                    (scheduler, _) => scheduler,
                 };
                 (policy, false)
             }

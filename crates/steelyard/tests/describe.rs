@@ -9,9 +9,11 @@ mod files;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read;
 use std::ops::Deref;
 use std::process::{Command, Output};
 
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use files::Files;
@@ -345,4 +347,26 @@ fn a_xen_host_is_described_by_xl() {
     ] {
         assert!(scenario.lines().any(|it| it == line), "{line}: {scenario}");
     }
+}
+
+#[test]
+fn a_xen_host_under_steelyard_is_replayed_by_its_policy() {
+    let host = Host::new();
+    host.program("xl", XL);
+    host.put("proc/xen/capabilities", "control_d\n");
+    host.program(
+        "xenhypfs",
+        "#!/bin/sh\n[ \"$*\" = 'cat /steelyard/policy' ] && echo credit+load-weight\n",
+    );
+    let written = host.describe("night.host.toml");
+    assert!(written.contains("\nscheduler = \"credit+load-weight\"\n"), "{written}");
+    // What `xl` calls credit2 has weights and caps all the same.
+    assert!(written.contains("weight = 512") && written.contains("cap_percent = 50"), "{written}");
+    let trace = include_bytes!("../../recording/tests/data/credit2.xentrace.gz");
+    let mut records = vec![];
+    GzDecoder::new(&trace[..]).read_to_end(&mut records).unwrap();
+    fs::write(host.path("night.xentrace"), records).unwrap();
+    let table =
+        host.succeeds(&["compare", "night.xentrace", "--policy", "credit2", "--seeds", "1"]);
+    assert!(table.contains("by the host's own credit@xen-4.20+load-weight"), "{table}");
 }

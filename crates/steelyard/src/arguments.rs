@@ -465,7 +465,7 @@ pub struct Watched {
     pub groups: PathBuf,
 }
 
-fn interval(text: &str) -> Result<Nanoseconds, String> {
+pub fn interval(text: &str) -> Result<Nanoseconds, String> {
     match text.parse()? {
         short if short < Nanoseconds::from_ms(10) => Err("at least 10 ms".to_owned()),
         interval => Ok(interval),

@@ -65,7 +65,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         }
         #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
-        Command::Xen { command } => xen::run(command),
+        Command::Xen { command } => xen::run(command, &interrupt),
         Command::Describe(arguments) => describe::run(arguments, &interrupt),
         Command::Apply(arguments) => apply::apply(arguments, &interrupt),
         Command::Govern(arguments) => govern::run(arguments, &interrupt),

@@ -2,15 +2,23 @@
 //! `steelyard xen`: what Steelyard's scheduler in Xen can be asked for beyond the weights and caps of `xl`. It is asked
 //! through hypfs, by `xenhypfs` in dom0, and keeps what it is asked itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use steelyard_apply::{KnobError, xen_domains};
 use steelyard_policy::{Policy, Settings, settings};
 use steelyard_scenario::{DomainSettings, Source, did_you_mean};
+use steelyard_simulator::units::Nanoseconds;
 
+use crate::arguments::interval;
 use crate::asked;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal;
 
 #[derive(Debug, Subcommand)]
@@ -41,13 +49,33 @@ pub enum Command {
         #[arg(value_name = "KEY=VALUE")]
         changed: Vec<String>,
     },
+    /// Tell the scheduler what each domain receives from the network, until Ctrl-C.
+    ///
+    /// Packets pass through dom0, where Xen does not see them; `app-slice` is the governor that wants them.
+    Feed {
+        /// Time from one look to the next, such as 500ms: no more than that from one judgement to the next.
+        #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+        interval: Nanoseconds,
+        /// Another /sys.
+        #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
+        sys: PathBuf,
+    },
 }
 
-pub fn run(command: &Command) -> Result<(), Failure> {
+pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     let policy = read("policy")?;
     match command {
         Command::Set { domain, asked } => set(policy.trim(), domain.as_deref(), asked),
         Command::Parameters { changed } => parameters(policy.trim(), changed),
+        Command::Feed { interval, sys } => {
+            // The scheduler has a place for them if one of its governors wants them.
+            if read(PACKETS).is_err() {
+                let error = format!("{} wants no packets", policy.trim());
+                return Err(Failure::System { what: WHAT, error });
+            }
+            interrupt.until_asked(|asked| feed(sys, Duration::from_nanos(interval.0), asked));
+            Ok(())
+        }
     }
 }
 
@@ -147,6 +175,55 @@ fn parameters(policy: &str, changed: &[String]) -> Result<(), Failure> {
         write(&format!("parameters/{name}"), &value.to_string())?;
     }
     Ok(())
+}
+
+const PACKETS: &str = "packets";
+/// So soon it ends when it is asked to.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+fn feed(sys: &Path, interval: Duration, asked: &AtomicBool) {
+    let (mut last, mut refused) = (BTreeMap::new(), BTreeSet::new());
+    while !asked.load(Ordering::Relaxed) {
+        let due = Instant::now() + interval;
+        let now = received(sys);
+        for (id, packets) in &now {
+            if last.get(id) == Some(packets) {
+                continue;
+            }
+            // It has ended a moment ago, or another scheduler has it.
+            if let Err(error) = write(PACKETS, &format!("{id} {packets}"))
+                && refused.insert(*id)
+            {
+                terminal::note(&format!(
+                    "domain {id} is not told of: {}",
+                    error.message().unwrap_or_default()
+                ));
+            }
+        }
+        last = now;
+        while !asked.load(Ordering::Relaxed) && Instant::now() < due {
+            thread::sleep(ATTENTION.min(due.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+/// Packets that each domain has received by now: what dom0 has sent through its interfaces, `vifDOMAIN.NUMBER` and,
+/// where QEMU has one beside it, `vifDOMAIN.NUMBER-emu`.
+fn received(sys: &Path) -> BTreeMap<u32, u64> {
+    let mut received = BTreeMap::new();
+    for entry in fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let id = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("vif")?.split_once('.')?.0.parse().ok());
+        let packets = fs::read_to_string(entry.path().join("statistics/tx_packets"));
+        let packets = packets.ok().and_then(|text| text.trim().parse::<u64>().ok());
+        if let (Some(id), Some(packets)) = (id, packets) {
+            let sum: &mut u64 = received.entry(id).or_default();
+            *sum = sum.saturating_add(packets);
+        }
+    }
+    received
 }
 
 const WHAT: &str = "ask Steelyard's scheduler in Xen";

@@ -5,8 +5,11 @@
 
 mod files;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use files::Files;
 
@@ -53,11 +56,16 @@ impl Host {
         Host { files }
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let path =
             format!("{}:{}", self.files.path("bin").display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_steelyard"));
-        command.arg("xen").args(arguments).env("PATH", path).output().unwrap()
+        command.arg("xen").args(arguments).env("PATH", path);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
     }
 
     fn succeeds(&self, arguments: &[&str]) -> (String, String) {
@@ -173,4 +181,55 @@ fn parameters_are_shown_and_changed_by_the_names_of_policies() {
     assert_ne!(host.read("parameters/queue"), "core");
     let (shown, _) = host.succeeds(&["parameters"]);
     assert!(shown.contains(" core\n"), "{shown}");
+}
+
+/// Until it is so; not before long.
+fn wait_for(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing comes");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn packets_are_told_as_they_come_until_it_is_ended() {
+    let host = Host::new();
+    let sys = host.files.path("sys");
+    let arguments = ["feed", "--interval", "10ms", "--sys", sys.to_str().unwrap()];
+    host.refuses(&arguments, 1, "credit2@xen-4.20+load-weight wants no packets");
+    host.files.put("hypfs/packets", "");
+    let put = |interface: &str, packets: &str| {
+        let directory = format!("sys/class/net/{interface}/statistics");
+        host.files.put(&format!("{directory}/new"), packets);
+        let [new, file] =
+            ["new", "tx_packets"].map(|it| host.files.path(&format!("{directory}/{it}")));
+        fs::rename(new, file).unwrap();
+    };
+    for (interface, packets) in
+        [("vif3.0", "100\n"), ("vif3.1", "20\n"), ("vif3.0-emu", "3\n"), ("vif12.0", "7\n")]
+    {
+        put(interface, packets);
+    }
+    for (interface, packets) in
+        [("eth0", "1\n"), ("vif", "1\n"), ("vifx.0", "1\n"), ("vif4", "1\n"), ("vif5.0", "x\n")]
+    {
+        put(interface, packets);
+    }
+    let mut feed = host.command(&arguments).spawn().unwrap();
+    let has = |line: &str| host.read("calls").lines().any(|call| call == line);
+    wait_for(|| has("write /steelyard/packets 3 123") && has("write /steelyard/packets 12 7"));
+    put("vif3.0", "150\n");
+    wait_for(|| has("write /steelyard/packets 3 173"));
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&feed),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert!(feed.wait().unwrap().success());
+    let calls = host.read("calls");
+    let written: BTreeSet<_> = calls.lines().filter(|call| call.starts_with("write")).collect();
+    assert_eq!(written.len(), 3, "{calls}");
+    // What has not changed is not told again.
+    assert_eq!(calls.matches("packets 12 7").count(), 1);
 }

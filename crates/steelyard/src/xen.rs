@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steelyard xen`: what Steelyard's scheduler in Xen can be asked for beyond the weights and caps of `xl`. It is asked
-//! through hypfs, by `xenhypfs` in dom0, and keeps what it is asked itself.
+//! `steelyard xen`: what Steelyard's scheduler in Xen can be asked for beyond the weights and caps of `xl`, and what it is
+//! told. Both go through hypfs, by `xenhypfs` in dom0; the hypervisor keeps what it is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use steelyard_apply::{KnobError, xen_domains};
-use steelyard_policy::{Policy, Settings, settings};
+use steelyard_policy::{Parameter, Policy, Settings, settings};
 use steelyard_scenario::{DomainSettings, Source, did_you_mean};
 use steelyard_simulator::units::Nanoseconds;
 
@@ -111,24 +111,22 @@ fn set(policy: &str, domain: Option<&str>, asked: &[String]) -> Result<(), Failu
     Ok(())
 }
 
-const OTHERWISE: &str = "every domain has the usual weight and no cap";
+const OTHERWISE: &str = "the usual weight holds, and no cap";
 
 /// What is to be written for this domain to be asked for the one instead of the other.
 fn changes(id: u32, before: &DomainSettings, wanted: &DomainSettings) -> Vec<String> {
-    let mut usual = Settings::usual();
-    let (mut before, mut wanted) = (before.over(usual), wanted.over(usual));
-    let values = before.fields().iter().zip(wanted.fields().iter()).zip(usual.fields().iter());
-    let changed =
-        settings().iter().zip(values).filter(|(_, ((before, wanted), _))| before != wanted);
-    let line =
-        |(setting, ((_, wanted), usual)): (&steelyard_policy::Parameter, ((_, &u64), &u64))| {
-            if wanted == usual {
-                format!("{id} {}", setting.name)
-            } else {
-                format!("{id} {} {wanted}", setting.name)
-            }
-        };
-    changed.map(line).collect()
+    let usual = Settings::usual();
+    let mut all = [usual, before.over(usual), wanted.over(usual)];
+    let change = |(place, setting): (usize, &Parameter)| {
+        let [usual, before, wanted] = all.each_mut().map(|settings| settings.fields()[place]);
+        let name = setting.name;
+        match wanted {
+            same if same == before => None,
+            none if none == usual => Some(format!("{id} {name}")),
+            value => Some(format!("{id} {name} {value}")),
+        }
+    };
+    settings().iter().enumerate().filter_map(change).collect()
 }
 
 /// Lines of `DOMAIN SETTING VALUE`; settings that are not known here are of a newer scheduler.

@@ -19,10 +19,18 @@ struct engine engine;
 u64 idle_pcpus[PCPU_WORDS];
 u64 waited_queues[PCPU_WORDS];
 u64 present_pcpus[PCPU_WORDS];
-/* What is put off, and whether the timer is set that serves it. */
+/* What is put off, that which could not get a timer among it, and what is known of the timer that serves it. */
 u64 unbalanced_queues[PCPU_WORDS];
 u64 unsettled_vcpus[VCPU_WORDS];
-u32 later_armed;
+u64 untimed_vcpus[VCPU_WORDS];
+u64 untimed_domains[MAX_DOMAINS / 64];
+u32 untimed_round;
+enum {
+	LATER_UNSET,
+	LATER_SET,
+	LATER_FAILED /* to be set; the next pCPU that chooses tries again */
+};
+u32 later;
 struct lock shared_lock OWN_LINE;
 struct lock host_lock OWN_LINE;
 u64 mask_words[PCPU_WORDS]; /* of a thread that is looked at, by the kernel's numbers */
@@ -433,7 +441,7 @@ HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 
 /*
  * A timer is never stopped: that would wait for its callback, which may wait for a lock. Whoever is
- * called too early sees that nothing is due yet.
+ * called too early sees that nothing is due yet. The kernel may want memory to set one and not have it.
  */
 HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 flags)
 {
@@ -447,8 +455,8 @@ HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 flags)
 /* By a timer of its own, which serves all; started anew it would be put off. */
 HOST_FN void arm_later(void)
 {
-	if (!__sync_lock_test_and_set(&later_armed, 1) && !start_timer(&later_timer, 0, 1, 0))
-		later_armed = 0;
+	if (__sync_lock_test_and_set(&later, LATER_SET) != LATER_SET && !start_timer(&later_timer, 0, 1, 0))
+		later = LATER_FAILED;
 }
 
 HOST_FN void host_balance(struct engine *e, u32 queue)
@@ -469,7 +477,32 @@ HOST_FN void arm_round(void)
 
 	if (sample_due_ns && (!due_ns || sample_due_ns < due_ns))
 		due_ns = sample_due_ns;
-	start_timer(&round_timer, 0, due_ns, 0);
+	if (!due_ns || start_timer(&round_timer, 0, due_ns, 0))
+		return;
+	untimed_round = 1;
+	arm_later();
+}
+
+/* With the lock of its queue held. */
+HOST_FN void arm_vcpu(u32 vcpu)
+{
+	u64 due_ns = vcpu_at(vcpu)->timer_ns;
+
+	if (!due_ns || start_timer(&vcpu_timers, vcpu, due_ns, 0))
+		return;
+	set_bit_of(word_of(untimed_vcpus, vcpu / 64), vcpu, true);
+	arm_later();
+}
+
+/* With its lock held. */
+HOST_FN void arm_domain(u32 domain)
+{
+	u64 due_ns = domain_at(domain)->timer_ns;
+
+	if (!due_ns || start_timer(&domain_timers, domain, due_ns, 0))
+		return;
+	set_bit_of(word_of(untimed_domains, domain / 64), domain, true);
+	arm_later();
 }
 
 HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
@@ -477,7 +510,7 @@ HOST_FN void host_vcpu_timer(struct engine *e, u32 vcpu)
 	struct vcpu *v = vcpu_at(vcpu);
 
 	v->timer_ns = sy_vcpu_timer_ns(host_policy(e), &v->engine.state);
-	start_timer(&vcpu_timers, vcpu, v->timer_ns, 0);
+	arm_vcpu(vcpu);
 }
 
 HOST_FN void host_domain_timer(struct engine *e, u32 domain)
@@ -487,7 +520,7 @@ HOST_FN void host_domain_timer(struct engine *e, u32 domain)
 	/* Of two times the later state's, not the one that was read later. */
 	host_lock_domain(e, domain);
 	d->timer_ns = d->engine.state.timer_ns;
-	start_timer(&domain_timers, domain, d->timer_ns, 0);
+	arm_domain(domain);
 	host_unlock_domain(e, domain);
 }
 

@@ -429,6 +429,8 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 	u64 turn_ns = TIMER_MAX_NS;
 	bool wait;
 
+	if (later == LATER_FAILED)
+		arm_later();
 	if (pcpu == SY_NONE) {
 		take_other(line);
 		return;
@@ -645,10 +647,13 @@ __weak __noinline int begin(void)
 		u32 key = i; \
 \
 		timer = bpf_map_lookup_elem(&map, &key); \
-		if (timer) { \
-			bpf_timer_init(&timer->timer, &map, CLOCK_MONOTONIC); \
-			bpf_timer_set_callback(&timer->timer, callback); \
-		} \
+		if (!timer) \
+			continue; \
+		error = bpf_timer_init(&timer->timer, &map, CLOCK_MONOTONIC); \
+		if (!error) \
+			error = bpf_timer_set_callback(&timer->timer, callback); \
+		if (error) \
+			return error; \
 	}
 
 SEC("struct_ops.s/steelyard_init")

@@ -55,7 +55,7 @@ __weak __noinline int vcpu_time(u32 vcpu)
 		return 0;
 	now = time_of(queue);
 	if (v->timer_ns > now) {
-		start_timer(&vcpu_timers, vcpu, v->timer_ns, 0);
+		arm_vcpu(vcpu);
 	} else if (v->timer_ns) {
 		v->timer_ns = 0;
 		engine_vcpu_timer(&engine, vcpu, now);
@@ -77,7 +77,7 @@ __weak __noinline int domain_time(u32 domain)
 	if (due)
 		d->timer_ns = 0;
 	else
-		start_timer(&domain_timers, domain, d->timer_ns, 0);
+		arm_domain(domain);
 	host_unlock_domain(&engine, domain);
 	if (due)
 		engine_domain_timer(&engine, domain, now);
@@ -88,7 +88,6 @@ CALLBACK(domain_timer, domain_time(*key))
 
 __weak __noinline int balance(u32 queue)
 {
-	set_bit_of(word_of(unbalanced_queues, queue / 64), queue, false);
 	host_lock_queue(&engine, queue);
 	engine_balance(&engine, queue, time_of(queue));
 	unlock_queue(queue);
@@ -101,35 +100,8 @@ __weak __noinline int settle_one(u32 vcpu)
 
 	if (queue == SY_NONE)
 		return 0;
-	set_bit_of(word_of(unsettled_vcpus, vcpu / 64), vcpu, false);
 	engine_settle_later(&engine, vcpu, time_of(queue));
 	unlock_queue(queue);
-	return 0;
-}
-
-/* What has been put off. Who puts something off from now on sets the timer again. */
-static int later_due(void *map, u32 *key, struct timer *timer)
-{
-	unsigned long flags;
-	u32 i;
-
-	__sync_lock_test_and_set(&later_armed, 0);
-	bpf_for(i, 0, engine.queues)
-	{
-		if (!bit_of(unbalanced_queues, i))
-			continue;
-		bpf_local_irq_save(&flags);
-		balance(i);
-		bpf_local_irq_restore(&flags);
-	}
-	bpf_for(i, 0, vcpus_used)
-	{
-		if (!bit_of(unsettled_vcpus, i))
-			continue;
-		bpf_local_irq_save(&flags);
-		settle_one(i);
-		bpf_local_irq_restore(&flags);
-	}
 	return 0;
 }
 
@@ -226,6 +198,35 @@ static __always_inline void repeat_safely(void)
 	bpf_local_irq_save(&flags);
 	repeat();
 	bpf_local_irq_restore(&flags);
+}
+
+/* Calls this with interrupts off for each in the set, which it leaves before. */
+#define SERVE(set, count, call) \
+	bpf_for(i, 0, (count)) \
+	{ \
+		if (!bit_of(set, i)) \
+			continue; \
+		set_bit_of(word_of(set, i / 64), i, false); \
+		bpf_local_irq_save(&flags); \
+		call(i); \
+		bpf_local_irq_restore(&flags); \
+	}
+
+/* What has been put off. Who puts something off from now on sets the timer again. */
+static int later_due(void *map, u32 *key, struct timer *timer)
+{
+	unsigned long flags;
+	u32 i;
+
+	__sync_lock_test_and_set(&later, LATER_UNSET);
+	SERVE(unbalanced_queues, engine.queues, balance);
+	SERVE(unsettled_vcpus, vcpus_used, settle_one);
+	/* Who is called before its time sets its timer again. */
+	SERVE(untimed_vcpus, vcpus_used, vcpu_time);
+	SERVE(untimed_domains, domains_used, domain_time);
+	if (__sync_lock_test_and_set(&untimed_round, 0))
+		repeat_safely();
+	return 0;
 }
 
 /* Accountings and samples, by one timer and so never at the same time. */

@@ -172,7 +172,9 @@ static void check_vcpu(u32 i, bool settled)
 	for (cpu = 0; cpu < PCPU_WORDS; cpu++)
 		left += __builtin_popcountll(v->allowed[cpu]);
 	check(!left, "vCPU %u may use pCPUs that are not there", i);
-	check(!v->timer_ns || is_armed(&vcpu_timers, i, v->timer_ns), "vCPU %u: its timer is forgotten", i);
+	check(!v->timer_ns || is_armed(&vcpu_timers, i, v->timer_ns) || bit_of(untimed_vcpus, i), "vCPU %u: its timer is forgotten", i);
+	check(!d->timer_ns || is_armed(&domain_timers, v->engine.domain, d->timer_ns) || bit_of(untimed_domains, v->engine.domain),
+	      "domain %u: its timer is forgotten", v->engine.domain);
 	check(v->timer_ns == sy_vcpu_timer_ns(host_policy(&engine), &v->engine.state),
 	      "vCPU %u: its timer was changed and not told", i);
 	check(v->engine.status != ENGINE_WAITING || !v->engine.parked || v->timer_ns || d->timer_ns ||
@@ -193,7 +195,9 @@ static void check_pcpu(u32 cpu, bool settled)
 	check(kernel_cpu(i) == cpu && c->engine.online && i < pcpus_count, "CPU %u is not pCPU %u", cpu, i);
 	if (c->tick_due_ns && (!due_ns || c->tick_due_ns < due_ns))
 		due_ns = c->tick_due_ns;
-	check(!due_ns || is_armed(&pcpu_timers, i, due_ns), "pCPU %u: its timer is forgotten", i);
+	/* One that could not be set is tried again by the next call; the kernel ends the slice itself. */
+	check(!due_ns || is_armed(&pcpu_timers, i, due_ns) || (!c->armed_ns && clocks[map_base(&pcpu_timers) + i].failed),
+	      "pCPU %u: its timer is forgotten", i);
 	check(c->engine.current == SY_NONE || thread[c->engine.current], "pCPU %u runs nobody", i);
 	if (!settled)
 		return;
@@ -225,6 +229,26 @@ static void check_other(const struct task *t, bool settled)
 	      "task %d woke, and its CPU does not look for it", t->seen.pid);
 }
 
+/* Nothing that was put off is forgotten, whatever timer could not be set. settled: what is idle has chosen since. */
+static void check_put_off(bool settled)
+{
+	bool comes = later == LATER_FAILED || clocks[map_base(&later_timer)].place;
+	u32 i;
+
+	for (i = 0; i < PCPU_WORDS; i++)
+		check(comes || !unbalanced_queues[i], "balancing is forgotten");
+	for (i = 0; i < VCPU_WORDS; i++)
+		check(comes || !(unsettled_vcpus[i] | untimed_vcpus[i]), "settling is forgotten");
+	for (i = 0; i < MAX_DOMAINS / 64; i++)
+		check(comes || !untimed_domains[i], "timers of domains are forgotten");
+	check(comes || !untimed_round, "the round is forgotten");
+	check(!(account_due_ns || sample_due_ns) || clocks[map_base(&round_timer)].place || untimed_round,
+	      "no accounting, no samples");
+	for_each_cpu(i)
+		check(!settled || later != LATER_FAILED || !rqs[i].there || rqs[i].current,
+		      "CPU %u has not tried to set a timer again", i);
+}
+
 static void check_all(bool settled)
 {
 	struct task *t;
@@ -246,11 +270,7 @@ static void check_all(bool settled)
 	check(!queued, "%u are not in their queues", queued);
 	for_each_task(t)
 		check_other(t, settled);
-	for (i = 0; i < PCPU_WORDS; i++)
-		check(!unbalanced_queues[i] || clocks[map_base(&later_timer)].place, "balancing is forgotten");
-	for (i = 0; i < VCPU_WORDS; i++)
-		check(!unsettled_vcpus[i] || clocks[map_base(&later_timer)].place, "settling is forgotten");
-	check(!(account_due_ns || sample_due_ns) || clocks[map_base(&round_timer)].place, "no accounting, no samples");
+	check_put_off(settled);
 	check(engine.accounting.pcpus == engine.online, "accounting counts other pCPUs");
 }
 

@@ -4,7 +4,7 @@
  * CPUs, some of which are not there, any groups, any policy with any parameters, kernels from 6.12 on that differ in what they ask and
  * offer. Threads begin, become vCPUs, wake, block, yield, yield to each other, are pinned, may not migrate for a moment, go
  * to a class above, exit and end; the loader tells what is asked of domains and changes parameters, the tables fill up; tasks of higher classes take CPUs;
- * kicks, timers and what a CPU has put off arrive late and in any order. CPUs do all this at the same time (fibers.h): one
+ * kicks, timers and what a CPU has put off arrive late and in any order, timers cannot be set. CPUs do all this at the same time (fibers.h): one
  * is interrupted by others wherever it neither holds the scheduler's own lock nor works with what a run queue's lock
  * guards, between any two calls that the program makes of the kernel.
  *
@@ -551,6 +551,9 @@ static void settle(void)
 
 		check(round < 1000, "it does not settle");
 		more = fire_some();
+		/* Threads of the kernel run now and then, its watchdog's at least. */
+		for (i = 0; later == LATER_FAILED && i < cpus; i++)
+			rqs[i].resched |= rqs[i].there && !rqs[i].current;
 		for (i = 0; i < cpus; i++) {
 			more |= deliver((first + i) % cpus);
 			finish_all();
@@ -751,7 +754,10 @@ static void forget_all(void)
 	memset(present_pcpus, 0, sizeof(present_pcpus));
 	memset(unbalanced_queues, 0, sizeof(unbalanced_queues));
 	memset(unsettled_vcpus, 0, sizeof(unsettled_vcpus));
-	later_armed = 0;
+	memset(untimed_vcpus, 0, sizeof(untimed_vcpus));
+	memset(untimed_domains, 0, sizeof(untimed_domains));
+	untimed_round = 0;
+	later = LATER_UNSET;
 	account_due_ns = sample_due_ns = 0;
 	the_round = (struct engine_round){ 0 };
 	memset(mask_words, 0, sizeof(mask_words));

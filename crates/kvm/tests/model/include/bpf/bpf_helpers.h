@@ -31,7 +31,7 @@ static inline struct thread *model_storage(struct task_struct *p, u64 flags);
 static inline void *model_lookup(void *map, const void *key);
 static inline int model_update(void *map, const void *key, const void *value);
 static inline void model_delete(void *map, const void *key);
-static inline void model_set_callback(struct bpf_timer *timer, int (*callback)(void *, u32 *, struct timer *));
+static inline int model_set_callback(struct bpf_timer *timer, int (*callback)(void *, u32 *, struct timer *));
 static inline int bpf_timer_start(struct bpf_timer *timer, u64 after_ns, u64 flags);
 static inline void bpf_probe_read_kernel(void *to, u32 size, const void *from);
 static inline void bpf_probe_read_kernel_str(void *to, u32 size, const void *from);
@@ -40,7 +40,7 @@ static inline void bpf_probe_read_kernel_str(void *to, u32 size, const void *fro
 #define bpf_map_lookup_elem(map, key) model_lookup(map, key)
 #define bpf_map_update_elem(map, key, value, flags) model_update(map, key, value)
 #define bpf_map_delete_elem(map, key) model_delete(map, key)
-#define bpf_timer_init(timer, map, clock) ((void)(timer))
+#define bpf_timer_init(timer, map, clock) ((void)(timer), 0)
 #define bpf_timer_set_callback(timer, callback) model_set_callback(timer, callback)
 
 #endif

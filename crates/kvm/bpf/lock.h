@@ -4,6 +4,9 @@
  * its locks held. Who holds one cannot be interrupted: the kernel's calls come with interrupts off, timers switch them
  * off.
  *
+ * Memory. What was done under a lock is seen by who takes it next: in BPF an atomic operation that gives a value orders all
+ * before it and all after it, on every architecture; a plain load, and an atomic addition that gives none, order nothing.
+ *
  * Order, from the first to the last that is taken: a run queue's of the kernel, the host's, a queue's, a
  * domain's, what all share. Of queues one is waited for, and with that held others are only tried.
  */
@@ -11,9 +14,21 @@
 #define STEELYARD_LOCK_H
 
 struct lock {
-	u32 next; /* turn of who comes next */
-	u32 now; /* whose turn it is */
-} __attribute__((aligned(8)));
+	union {
+		struct {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+			u32 now; /* whose turn it is */
+			u32 next; /* turn of who comes next; the upper half of both, or its overflow would change the other */
+#else
+			u32 next;
+			u32 now;
+#endif
+		};
+		u64 both;
+	};
+};
+
+#define ONE_TURN (1ULL << 32)
 
 /* For a model of the kernel, which watches. */
 #ifndef LOCK_TAKEN
@@ -40,40 +55,38 @@ __weak __noinline int wait_for_lock(struct lock *lock __arg_nonnull, u32 mine)
 {
 	while (!lock_is_mine(lock, mine) && can_loop)
 		LOCK_WAITS(lock);
-	if (!lock_is_mine(lock, mine))
+	/* Ordered, unlike the loop's last look. */
+	if (__sync_val_compare_and_swap(&lock->now, mine, mine) != mine)
 		scx_bpf_error_bstr(lock_kept, &nothing, 0);
 	return 0;
 }
 
 static __always_inline void take_lock(struct lock *lock)
 {
-	u32 mine = __sync_fetch_and_add(&lock->next, 1);
+	struct lock seen = { .both = __sync_fetch_and_add(&lock->both, ONE_TURN) };
 
-	if (!lock_is_mine(lock, mine))
-		wait_for_lock(lock, mine);
+	if (seen.now != seen.next)
+		wait_for_lock(lock, seen.next);
 	LOCK_TAKEN(lock);
 }
 
 /* Whether it was free. */
 static __always_inline bool try_lock(struct lock *lock)
 {
-	union {
-		struct lock turns;
-		u64 both;
-	} seen = { .both = *(volatile u64 *)lock }, taken = seen;
+	struct lock seen = { .both = *(volatile u64 *)&lock->both };
 
-	taken.turns.next++;
-	if (seen.turns.next != seen.turns.now ||
-	    __sync_val_compare_and_swap((u64 *)lock, seen.both, taken.both) != seen.both)
+	if (seen.next != seen.now ||
+	    __sync_val_compare_and_swap(&lock->both, seen.both, seen.both + ONE_TURN) != seen.both)
 		return false;
 	LOCK_TAKEN(lock);
 	return true;
 }
 
+/* Only who holds it writes whose turn it is: by an exchange, for its order. */
 static __always_inline void give_lock(struct lock *lock)
 {
 	LOCK_GIVEN(lock);
-	__sync_fetch_and_add(&lock->now, 1);
+	__sync_lock_test_and_set(&lock->now, lock->now + 1);
 }
 
 #endif

@@ -764,7 +764,7 @@ static void forget_all(void)
 	accounted = free_vcpus = free_domains = (struct list){ 0, 0 };
 	vcpus_used = domains_used = 0;
 	kept_count = 0;
-	host_lock = shared_lock = (struct lock){ 0, 0 };
+	host_lock = shared_lock = (struct lock){ .both = 0 };
 	memset(tasks, 0, sizeof(tasks));
 	memset(rqs, 0, sizeof(rqs));
 	memset(groups, 0, sizeof(groups));

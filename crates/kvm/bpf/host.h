@@ -199,7 +199,7 @@ HOST_FN void host_unlock_queue(struct engine *e, u32 queue)
 	give_lock(&queue_at(queue)->lock);
 }
 
-/* The queue that it belongs to, locked, or SY_NONE: it has ended. */
+/* The queue that it belongs to, locked, or SY_NONE: it has ended, or it took so long that the kernel ends the scheduler. */
 __weak __noinline u32 lock_queue_of(u32 vcpu)
 {
 	u32 queue;
@@ -210,6 +210,8 @@ __weak __noinline u32 lock_queue_of(u32 vcpu)
 			return queue;
 		host_unlock_queue(&engine, queue);
 	}
+	if (queue != SY_NONE)
+		scx_bpf_error_bstr(lock_kept, &nothing, 0);
 	return SY_NONE;
 }
 

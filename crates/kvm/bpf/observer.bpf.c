@@ -198,6 +198,8 @@ static __always_inline void wait_at(struct thread *t, u32 cpu, u64 now)
 {
 	struct pcpu *c = pcpu_of(cpu);
 
+	if (!tells)
+		return;
 	t->waits_at = cpu + 1;
 	__sync_fetch_and_add(&c->waiting, 1);
 	if (!c->other_since_ns)

@@ -161,7 +161,7 @@ static __always_inline u32 vcpu_of(struct task_struct *p)
 /* Makes a thread a vCPU, blocked. SY_NONE if there is no room. */
 __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 {
-	u32 found, domain, home, queue;
+	u32 found, domain, after, home, queue;
 	struct domain *d;
 	struct vcpu *v;
 
@@ -177,6 +177,7 @@ __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 	}
 	v = vcpu_at(found);
 	d = domain_at(domain);
+	after = find_index(d);
 	__builtin_memset(v, 0, sizeof(*v));
 	v->pid = p->pid;
 	allow(found, p->cpus_ptr);
@@ -184,10 +185,10 @@ __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 	if (home == SY_NONE)
 		home = pcpu_of(scx_bpf_task_cpu(p));
 	queue = lock_queue_at(home);
-	engine_vcpu_begin(&engine, found, domain, d->engine.state.vcpus - 1, home, time_of(queue));
+	engine_vcpu_begin(&engine, found, domain, next_index(after), home, time_of(queue));
 	host_vcpu_timer(&engine, found);
 	unlock_queue(queue);
-	insert_after(&d->vcpus, IN_DOMAIN, found, d->vcpus.last);
+	insert_after(&d->vcpus, IN_DOMAIN, found, after);
 out:
 	give_lock(&host_lock);
 	return found;
@@ -201,6 +202,8 @@ __weak __noinline u32 arrive(u32 vcpu)
 	u32 queue = lock_queue_of(vcpu), to = SY_NONE;
 	struct vcpu *v = vcpu_at(vcpu);
 
+	if (queue == SY_NONE)
+		return SY_NONE;
 	v->unasked = 0;
 	if (v->engine.status == ENGINE_BLOCKED)
 		engine_wake(&engine, vcpu, time_of(queue));
@@ -231,6 +234,8 @@ __weak __noinline int depart(u32 vcpu)
 {
 	u32 queue = lock_queue_of(vcpu);
 
+	if (queue == SY_NONE)
+		return 0;
 	block(vcpu, time_of(queue));
 	unlock_queue(queue);
 	return 0;
@@ -244,12 +249,14 @@ __weak __noinline int end(u32 vcpu)
 
 	take_lock(&host_lock);
 	queue = lock_queue_of(vcpu);
-	now = time_of(queue);
-	measure_ends(&engine, vcpu, now);
-	engine_vcpu_end(&engine, vcpu, now);
-	unlock_queue(queue);
-	leave_domain(vcpu, domain);
-	free_vcpu(vcpu);
+	if (queue != SY_NONE) {
+		now = time_of(queue);
+		measure_ends(&engine, vcpu, now);
+		engine_vcpu_end(&engine, vcpu, now);
+		unlock_queue(queue);
+		leave_domain(vcpu, domain);
+		free_vcpu(vcpu);
+	}
 	give_lock(&host_lock);
 	return 0;
 }
@@ -261,9 +268,11 @@ __weak __noinline int allowed_changed(u32 vcpu, const struct cpumask *mask __arg
 
 	take_lock(&host_lock);
 	queue = lock_queue_of(vcpu);
-	allow(vcpu, mask);
-	engine_affinity_changed(&engine, vcpu, time_of(queue));
-	unlock_queue(queue);
+	if (queue != SY_NONE) {
+		allow(vcpu, mask);
+		engine_affinity_changed(&engine, vcpu, time_of(queue));
+		unlock_queue(queue);
+	}
 	give_lock(&host_lock);
 	return 0;
 }

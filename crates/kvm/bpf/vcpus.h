@@ -108,6 +108,30 @@ static __always_inline u32 join_domain(s32 pid, u32 weight, u64 now)
 	return found;
 }
 
+/* The index after this one's of a domain, which is named as links do. */
+static __always_inline u32 next_index(u32 after)
+{
+	return after ? vcpu_at(after - 1)->engine.state.index + 1 : 0;
+}
+
+/*
+ * With the host's lock held: after whom a domain's new vCPU comes, to have the lowest index that is free; they are in the
+ * order of these. The domain counts the new one already.
+ */
+static __always_inline u32 find_index(const struct domain *d)
+{
+	u32 after = d->vcpus.last, next;
+
+	if (next_index(after) == d->engine.state.vcpus - 1)
+		return after;
+	for (after = 0; can_loop; after = next) {
+		next = after ? vcpu_at(after - 1)->links[IN_DOMAIN].next : d->vcpus.first;
+		if (!next || vcpu_at(next - 1)->engine.state.index != next_index(after))
+			break;
+	}
+	return after;
+}
+
 /* With the host's lock held: room for a vCPU, or SY_NONE. */
 static __always_inline u32 find_vcpu(void)
 {

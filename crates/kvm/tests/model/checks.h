@@ -57,6 +57,19 @@ static u32 check_domain_list(const struct list *list, bool used, const char *nam
 	return count;
 }
 
+/* No two have the same one. */
+static void check_indices(u32 domain)
+{
+	u32 place = 0, vcpu;
+	s64 last = -1;
+
+	while ((vcpu = host_next_vcpu(&engine, domain, &place)) != SY_NONE) {
+		check(vcpus[vcpu].engine.state.index > last, "domain %u has two vCPUs %u", domain,
+		      vcpus[vcpu].engine.state.index);
+		last = vcpus[vcpu].engine.state.index;
+	}
+}
+
 static void check_lists(void)
 {
 	static u32 waiting[MAX_VCPUS], member[MAX_VCPUS], inside[MAX_VCPUS], unused[MAX_VCPUS];
@@ -74,6 +87,8 @@ static void check_lists(void)
 
 		check(!domains[i].pid || members == domains[i].engine.state.vcpus, "domain %u has %u vCPUs, not %llu",
 		      i, members, domains[i].engine.state.vcpus);
+		if (domains[i].pid)
+			check_indices(i);
 	}
 	count = check_domain_list(&accounted, true, "who is accounted");
 	count += check_domain_list(&free_domains, false, "free domains");

@@ -137,12 +137,12 @@ static void begin_queue(struct host *h, u32 first, u32 end, void (*later)(void *
 	give(&q->lock);
 }
 
-/* Queues of whole groups, split where they are too large. */
 static void begin_queues(struct host *h, void (*later)(void *data))
 {
-	u32 group = engine_queue_pcpus(&h->engine), most = sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, i;
+	u32 first, end;
 
-	for (first = 0; first < h->engine.pcpus; first += group)
-		for (i = 0; i < group; i += most)
-			begin_queue(h, first + i, first + min(i + most, group), later);
+	for (first = 0; first < h->engine.pcpus; first = end) {
+		end = engine_queue_end(&h->engine, first);
+		begin_queue(h, first, end, later);
+	}
 }

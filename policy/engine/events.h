@@ -17,6 +17,17 @@ ENGINE_FN void engine_begin(struct engine *e)
 	sy_accounting_init(host_policy(e), &e->accounting, e->pcpus);
 }
 
+/*
+ * Where the queue ends that begins with this pCPU, the first or where another ends: those of a group share one, as the policy
+ * has it, or several where that would be too large.
+ */
+ENGINE_FN u32 engine_queue_end(struct engine *e, u32 first)
+{
+	u32 group = engine_queue_pcpus(e), most = (u32)sy_clamp(sy_queue_pcpus_max(host_policy(e)), 1, group);
+
+	return (u32)sy_min(first + most, first - first % group + group);
+}
+
 /* The host has set first_pcpu and end_pcpu. Queues begin before their pCPUs. */
 ENGINE_FN void engine_queue_begin(struct engine *e, u32 queue)
 {

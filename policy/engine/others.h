@@ -69,6 +69,27 @@ ENGINE_OTHER_FN void engine_others_change(struct engine_turns *turns, bool run, 
 	turns->run = run;
 }
 
+/*
+ * For how long at most the vCPUs have a pCPU that chooses; 0: the other tasks that wait have it. waits: one waits in the
+ * pCPU's line, for this one perhaps; goes_on: one that ran there has more to do, or none of those that wait could come.
+ */
+ENGINE_OTHER_FN u64 engine_vcpus_turn_ns(const struct engine_turns *turns, bool waits, bool goes_on, u64 now)
+{
+	u64 ahead_ns;
+
+	if (!waits && !goes_on)
+		return SY_FOREVER;
+	ahead_ns = engine_others_ahead_ns(turns, now);
+	return ahead_ns || waits ? ahead_ns : ENGINE_OTHER_SLICE_NS;
+}
+
+/* Whether the pCPU, where no task may go on at once, chooses again for one that has woken and waits in its line. */
+ENGINE_OTHER_FN bool engine_other_interrupts(const struct engine_pcpu *c)
+{
+	/* Where one of them runs it is a vCPU's turn next. */
+	return !c->occupied;
+}
+
 /* `line`: the task's. */
 ENGINE_OTHER_FN void engine_other_starts(struct engine_turns *turns, struct engine_line *line,
 					 const struct engine_other *other, u64 now)

@@ -768,18 +768,29 @@ static void draw_policy(void)
 		 published ? "" : ", any parameters");
 }
 
-/* Queues of whole groups, split where they are too large, as the simulator's are. */
+/* Each pCPU is of one queue, a queue of one group, and two of a group are as many only where one would be too large. */
+static void check_queue(const struct engine_queue *q, u32 first)
+{
+	u32 group = engine_queue_pcpus(&engine), pcpus_ = q->end_pcpu - q->first_pcpu;
+
+	check(q->first_pcpu == first && q->end_pcpu > first && q->end_pcpu <= engine.pcpus, "a queue from pCPU %u to %u",
+	      q->first_pcpu, q->end_pcpu);
+	check(q->first_pcpu / group == (q->end_pcpu - 1) / group && pcpus_ <= sy_queue_pcpus_max(&policy),
+	      "a queue of %u pCPUs", pcpus_);
+	check(pcpus_ == sy_queue_pcpus_max(&policy) || q->end_pcpu % group == 0, "a queue ends at pCPU %u", q->end_pcpu);
+}
+
 static void begin_queues(void)
 {
-	u32 group = engine_queue_pcpus(&engine), most = (u32)sy_clamp(sy_queue_pcpus_max(&policy), 1, group), first, in_group;
+	u32 first, end;
 
-	for (first = 0; first < engine.pcpus; first += group) {
-		for (in_group = 0; in_group < group; in_group += most) {
-			struct engine_queue *q = &queues[engine.queues++];
+	for (first = 0; first < engine.pcpus; first = end) {
+		struct engine_queue *q = &queues[engine.queues++];
 
-			q->first_pcpu = first + in_group;
-			q->end_pcpu = q->first_pcpu + (u32)sy_min(most, group - in_group);
-		}
+		end = engine_queue_end(&engine, first);
+		q->first_pcpu = first;
+		q->end_pcpu = end;
+		check_queue(q, first);
 	}
 	for (first = 0; first < engine.queues; first++)
 		engine_queue_begin(&engine, first);

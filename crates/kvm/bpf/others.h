@@ -64,8 +64,7 @@ static __always_inline void enqueue_other(struct task_struct *p, struct thread *
 	}
 	join_line(p, t, line_of(pcpu), enq_flags);
 	if (wakes) {
-		/* Where one of them runs it is a vCPU's turn next. */
-		if (pcpu != SY_NONE && !c->occupied)
+		if (pcpu != SY_NONE && engine_other_interrupts(c))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
@@ -79,6 +78,17 @@ static __always_inline void enqueue_other(struct task_struct *p, struct thread *
 static __always_inline bool take_other(u32 line)
 {
 	return scx_bpf_dsq_move_to_local(OTHERS_DSQ + line);
+}
+
+/* For how long at most the vCPUs have this pCPU now; 0: another task has come instead. */
+static __always_inline u64 vcpus_turn_ns(const struct pcpu *c, u32 line, bool goes_on)
+{
+	bool waits = scx_bpf_dsq_nr_queued(OTHERS_DSQ + line);
+	u64 now = bpf_ktime_get_ns(), turn_ns = engine_vcpus_turn_ns(&c->others, waits, goes_on, now);
+
+	if (turn_ns || take_other(line))
+		return turn_ns;
+	return engine_vcpus_turn_ns(&c->others, false, true, now);
 }
 
 /* Whether any had, this first. */

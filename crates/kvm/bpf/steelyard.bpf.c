@@ -312,7 +312,7 @@ __weak __noinline u32 choose(u32 pcpu, u32 ran, u64 turn_ns)
 	u64 now = time_of(queue);
 
 	/* Kept here: BPF has little stack. */
-	c->slice_ns = turn_ns;
+	c->slice_ns = sy_min(turn_ns, TIMER_MAX_NS);
 	/* The kernel may let it choose of its own accord. */
 	host_set_idle(&engine, pcpu, false);
 	c->engine.interrupted = 0;
@@ -435,8 +435,7 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 	struct pcpu *c = pcpu_at(pcpu);
 	bool goes_on = prev && prev->scx.flags & SCX_TASK_QUEUED;
 	u32 ran = goes_on ? vcpu_of(prev) : SY_NONE, line = line_of(pcpu), chosen;
-	u64 turn_ns = TIMER_MAX_NS;
-	bool wait;
+	u64 turn_ns;
 
 	if (later == LATER_FAILED)
 		arm_later();
@@ -444,14 +443,9 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 		take_other(line);
 		return;
 	}
-	wait = scx_bpf_dsq_nr_queued(OTHERS_DSQ + line);
-	if (wait || (goes_on && ran == SY_NONE)) {
-		turn_ns = engine_others_ahead_ns(&c->others, bpf_ktime_get_ns());
-		if (wait && !turn_ns && take_other(line))
-			return;
-		/* Those that wait may not be for this pCPU. */
-		turn_ns = turn_ns ? turn_ns : ENGINE_OTHER_SLICE_NS;
-	}
+	turn_ns = vcpus_turn_ns(c, line, goes_on && ran == SY_NONE);
+	if (!turn_ns)
+		return;
 	chosen = choose(pcpu, ran, turn_ns);
 	if (chosen == SY_NONE) {
 		if (take_any_other(line))
@@ -616,10 +610,10 @@ int steelyard_follow(void *context)
 
 /* ---- Beginning and end ---- */
 
-/* Queues of whole groups, split where they are too large. No lock is needed yet. */
+/* No lock is needed yet. */
 __weak __noinline int begin(void)
 {
-	u32 group, size, first, end, pcpu;
+	u32 first, end, pcpu;
 
 	engine.began_ns = 0;
 	engine.pcpus = pcpus_count;
@@ -627,14 +621,12 @@ __weak __noinline int begin(void)
 	engine.level_pcpus[ENGINE_CACHE] = level_pcpus[ENGINE_CACHE];
 	engine.level_pcpus[ENGINE_NODE] = level_pcpus[ENGINE_NODE];
 	engine.level_pcpus[ENGINE_SOCKET] = level_pcpus[ENGINE_SOCKET];
-	group = engine_queue_pcpus(&engine);
-	size = sy_clamp(sy_queue_pcpus_max(host_policy(&engine)), 1, group);
 	engine.queues = host_zero(&engine);
 	engine_begin(&engine);
 	for (first = host_zero(&engine); first < pcpus_count && can_loop; first = end) {
 		struct engine_queue *q = &queue_at(engine.queues)->engine;
 
-		end = sy_min(first + size, first - first % group + group);
+		end = engine_queue_end(&engine, first);
 		q->first_pcpu = first;
 		q->end_pcpu = end;
 		engine_queue_begin(&engine, engine.queues++);

@@ -14,21 +14,6 @@ pub use ffi::{
     Accounting, Domain, Governor as GovernorState, Parameters, Pcpu, Queue, Sample, Settings, Vcpu,
 };
 
-/// Which pCPUs share a run queue: `enum sy_scope`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Each pCPU has its own.
-    Pcpu,
-    /// The threads of a core share one.
-    Core,
-    /// The cores of a socket share one.
-    Socket,
-    /// The cores of a NUMA node share one.
-    Node,
-    /// The whole host shares one.
-    All,
-}
-
 /// What a call asks of the host, as bits: `enum sy_request`.
 #[allow(missing_docs)]
 pub mod request {
@@ -538,17 +523,6 @@ impl Parameters {
     /// Number of the discipline, as [`Discipline::id`] is.
     pub fn discipline(&self) -> usize {
         self.discipline as usize
-    }
-
-    /// Which pCPUs share a run queue.
-    pub fn scope(&self) -> Scope {
-        match ffi::sy_scope(self) {
-            0 => Scope::Pcpu,
-            1 => Scope::Core,
-            2 => Scope::Socket,
-            3 => Scope::Node,
-            _ => Scope::All,
-        }
     }
 }
 

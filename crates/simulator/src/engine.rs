@@ -138,9 +138,10 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub fn ahead_ns(&self, now: u64) -> u64 {
+    /// For how long at most the vCPUs have the pCPU; 0: those that wait have it.
+    pub fn vcpus_turn_ns(&self, waits: bool, goes_on: bool, now: u64) -> u64 {
         // SAFETY: it only reads.
-        unsafe { simulated_others_ahead_ns(self, now) }
+        unsafe { simulated_vcpus_turn_ns(self, waits, goes_on, now) }
     }
 
     pub fn start(&mut self, line: &mut Line, other: &Other, now: u64) {
@@ -152,6 +153,12 @@ impl Turns {
         // SAFETY: the same.
         unsafe { simulated_other_stops(self, other, weight, now) }
     }
+}
+
+/// Whether the pCPU chooses again for a task that has woken and waits in its line.
+pub(crate) fn other_interrupts(pcpu: &Pcpu) -> bool {
+    // SAFETY: it only reads.
+    unsafe { simulated_other_interrupts(pcpu) }
 }
 
 /// `struct simulated_host`
@@ -256,6 +263,7 @@ pub(crate) const VCPU_PREFERRED: usize = ffi::find(FACTS, "simulated_vcpu.prefer
 #[repr(C)]
 pub(crate) struct Calls {
     pub begin: unsafe extern "C" fn(*mut Host),
+    pub queue_end: unsafe extern "C" fn(*mut Host, first: PcpuNumber) -> PcpuNumber,
     pub queue_begin: unsafe extern "C" fn(*mut Host, QueueNumber),
     pub domain_begin:
         unsafe extern "C" fn(*mut Host, DomainNumber, &Settings, vcpus: u64, now: u64),
@@ -275,7 +283,7 @@ pub(crate) struct Calls {
     pub sample_all: unsafe extern "C" fn(*mut Host, now: u64),
 }
 
-twin!(FACTS, Calls, "simulated_calls": begin, queue_begin, domain_begin, vcpu_begin, wake, block, spin, interrupt_pcpu,
+twin!(FACTS, Calls, "simulated_calls": begin, queue_end, queue_begin, domain_begin, vcpu_begin, wake, block, spin, interrupt_pcpu,
     choose, occupy, balance_queue, tick_of, vcpu_timer_of, domain_timer_of, account, sample_all);
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));
@@ -287,7 +295,8 @@ pub(crate) fn calls(policy: &Parameters) -> &'static Calls {
 
 // Contract of each: it changes what it is given to change, keeps no pointer, and is defined for every time.
 unsafe extern "C" {
-    fn simulated_others_ahead_ns(turns: &Turns, now: u64) -> u64;
+    fn simulated_vcpus_turn_ns(turns: &Turns, waits: bool, goes_on: bool, now: u64) -> u64;
+    fn simulated_other_interrupts(pcpu: &Pcpu) -> bool;
     fn simulated_other_starts(turns: &mut Turns, line: &mut Line, other: &Other, now: u64);
     fn simulated_other_stops(turns: &mut Turns, other: &mut Other, weight: u64, now: u64);
     fn simulated_other_joins(other: &mut Other, from: &Line, to: &Line, line: u32, weight: u64);

@@ -94,6 +94,7 @@ void facts(void)
 
 	SIZE(simulated_calls);
 	FIELD(simulated_calls, begin);
+	FIELD(simulated_calls, queue_end);
 	FIELD(simulated_calls, queue_begin);
 	FIELD(simulated_calls, domain_begin);
 	FIELD(simulated_calls, vcpu_begin);

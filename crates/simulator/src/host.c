@@ -309,6 +309,11 @@ static void simulated_begin(struct simulated_host *h)
 }
 
 /* And all its pCPUs. */
+static u32 simulated_queue_end(struct simulated_host *h, u32 first)
+{
+	return engine_queue_end(&h->engine, first);
+}
+
 static void simulated_queue_begin(struct simulated_host *h, u32 queue)
 {
 	struct engine_queue *q = host_queue(&h->engine, queue);
@@ -394,6 +399,7 @@ static void simulated_sample_all(struct simulated_host *h, u64 now)
 /* All of that, of this discipline. */
 extern const struct simulated_calls {
 	void (*begin)(struct simulated_host *h);
+	u32 (*queue_end)(struct simulated_host *h, u32 first);
 	void (*queue_begin)(struct simulated_host *h, u32 queue);
 	void (*domain_begin)(struct simulated_host *h, u32 domain, const struct sy_settings *settings, u64 vcpus, u64 now);
 	void (*vcpu_begin)(struct simulated_host *h, u32 vcpu, u32 domain, u32 index, u32 pcpu, u64 now);
@@ -413,6 +419,7 @@ extern const struct simulated_calls {
 
 const struct simulated_calls SIMULATED_CALLS = {
 	.begin = simulated_begin,
+	.queue_end = simulated_queue_end,
 	.queue_begin = simulated_queue_begin,
 	.domain_begin = simulated_domain_begin,
 	.vcpu_begin = simulated_vcpu_begin,

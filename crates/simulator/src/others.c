@@ -3,9 +3,14 @@
 #include "types.h"
 #include "engine/others.h"
 
-u64 simulated_others_ahead_ns(const struct engine_turns *turns, u64 now)
+u64 simulated_vcpus_turn_ns(const struct engine_turns *turns, bool waits, bool goes_on, u64 now)
 {
-	return engine_others_ahead_ns(turns, now);
+	return engine_vcpus_turn_ns(turns, waits, goes_on, now);
+}
+
+bool simulated_other_interrupts(const struct engine_pcpu *pcpu)
+{
+	return engine_other_interrupts(pcpu);
 }
 
 void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,

@@ -2,12 +2,8 @@
 //! pCPUs, what they share, and sets of them. pCPUs are numbered socket by socket, within it node by
 //! node, cache by cache, core by core, so that what is near is a range.
 
-use std::ops::Range;
-
-use steelyard_policy::Scope;
-
 use crate::config::Host;
-use crate::numbers::{Number, PcpuNumber};
+use crate::numbers::PcpuNumber;
 
 /// How near pCPUs are to each other: `enum engine_level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,27 +42,6 @@ impl Topology {
 
     fn pcpus_of(&self, level: Level) -> u32 {
         self.level_pcpus[level as usize]
-    }
-
-    /// Which pCPUs share a run queue: consecutive ones, at most `maximum` each.
-    pub fn queues(&self, scope: Scope, maximum: u64) -> Vec<Range<PcpuNumber>> {
-        let size = match scope {
-            Scope::Pcpu => 1,
-            Scope::Core => self.pcpus_of(Level::Core),
-            Scope::Socket => self.pcpus_of(Level::Socket),
-            Scope::Node => self.pcpus_of(Level::Node),
-            Scope::All => self.pcpus,
-        };
-        let part = maximum.clamp(1, u64::from(size)) as usize;
-        (0..self.pcpus)
-            .step_by(size as usize)
-            .flat_map(|first| {
-                let end = (first + size).min(self.pcpus);
-                (first..end)
-                    .step_by(part)
-                    .map(move |from| Number::new(from)..Number::new((from + part as u32).min(end)))
-            })
-            .collect()
     }
 }
 
@@ -113,28 +88,7 @@ impl Mask {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn queues_cover_every_pcpu_once() {
-        let host =
-            Host { sockets: 2, cores_per_socket: 10, threads_per_core: 2, ..Host::default() };
-        let host = Host { nodes_per_socket: 2, caches_per_node: 5, ..host };
-        let topology = Topology::new(&host);
-        for scope in [Scope::Pcpu, Scope::Core, Scope::Socket, Scope::Node, Scope::All] {
-            for maximum in [1, 3, 16, 1000] {
-                let queues = topology.queues(scope, maximum);
-                let all: Vec<_> =
-                    queues.iter().cloned().flat_map(Number::range).map(|n| n.0).collect();
-                assert_eq!(all, (0..40).collect::<Vec<_>>());
-                let sizes = queues.iter().map(|queue| queue.end.0 - queue.start.0);
-                assert!(sizes.map(u64::from).all(|size| size <= maximum));
-            }
-        }
-        let bounds = [0..16, 16..20, 20..36, 36..40];
-        let bounds = bounds.map(|queue| Number::new(queue.start)..Number::new(queue.end));
-        assert_eq!(topology.queues(Scope::Socket, 16), bounds);
-        assert_eq!(topology.queues(Scope::Node, 16).len(), 4);
-    }
+    use crate::numbers::Number;
 
     #[test]
     fn distance_is_the_first_level_that_holds_both() {

@@ -3,6 +3,7 @@
 //! they need more than its tables (`host.c`). Nothing is decided here.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::from_mut;
 
 use steelyard_policy::ffi;
@@ -27,6 +28,19 @@ impl Simulation {
     }
 
     // ---- What happens ----
+
+    /// Which pCPUs share a queue, queue by queue: the host's shape is told.
+    pub(super) fn queue_ranges(&mut self) -> Vec<Range<PcpuNumber>> {
+        let mut ranges: Vec<Range<PcpuNumber>> = vec![];
+        let mut first = Number::new(0);
+        while first.0 < self.topology.pcpus {
+            // SAFETY: the contract of `engine.rs`.
+            let end = unsafe { (self.calls.queue_end)(self.host(), first) };
+            ranges.push(first..end);
+            first = end;
+        }
+        ranges
+    }
 
     /// The host begins, all pCPUs idle: `tables` is set.
     pub(super) fn begin(&mut self) {

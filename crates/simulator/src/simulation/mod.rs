@@ -367,9 +367,9 @@ impl Simulation {
     }
 
     fn create_pcpus(&mut self) {
-        let ranges =
-            self.topology.queues(self.policy.scope(), ffi::sy_queue_pcpus_max(&self.policy));
-        for range in ranges {
+        self.host.pcpus = self.topology.pcpus;
+        self.host.level_pcpus = self.topology.level_pcpus;
+        for range in self.queue_ranges() {
             self.pcpus.extend(Number::range(range.clone()).map(|_| Pcpu {
                 engine: engine::Pcpu::default(),
                 placed: 0,
@@ -391,8 +391,6 @@ impl Simulation {
     fn set_tables(&mut self) {
         let host = &mut self.host;
         host.began_ns = EPOCH_NS;
-        host.pcpus = self.topology.pcpus;
-        host.level_pcpus = self.topology.level_pcpus;
         host.queues = self.queues.len() as u32;
         host.tables = engine::Tables {
             vcpus: self.vcpus.as_mut_ptr().cast(),

@@ -220,8 +220,7 @@ impl Simulation {
             (Class::Kernel, None) if self.may_use(vcpu, own) => self.send_at_once(vcpu, own),
             (Class::Kernel | Class::Usual, None) => {
                 self.join_line(vcpu, own);
-                // Where one of them runs it is a vCPU's turn next.
-                if !self.pcpus[own].engine.occupied {
+                if engine::other_interrupts(&self.pcpus[own].engine) {
                     self.ask(own);
                 }
             }
@@ -280,17 +279,16 @@ impl Simulation {
         }
         let line = self.line_of(pcpu);
         let waits = !self.others.lines[line].waiting.is_empty();
-        let mut turn_ns = u64::MAX;
-        if waits || goes_on {
-            turn_ns = self.others.turns[pcpu.0 as usize].engine.ahead_ns(now);
-            if turn_ns == 0
-                && let Some(next) = self.take_other(line, pcpu)
-            {
+        let vcpus_turn_ns = |others: &Others, waits, goes_on| {
+            others.turns[pcpu.0 as usize].engine.vcpus_turn_ns(waits, goes_on, now)
+        };
+        let mut turn_ns = vcpus_turn_ns(&self.others, waits, goes_on);
+        if turn_ns == 0 {
+            if let Some(next) = self.take_other(line, pcpu) {
                 self.run_other(pcpu, next);
                 return;
             }
-            // Those that wait may not be for this pCPU.
-            turn_ns = if turn_ns == 0 { SLICE_NS } else { turn_ns };
+            turn_ns = vcpus_turn_ns(&self.others, false, true);
         }
         // It may choose of its own accord.
         self.end_idle(pcpu);

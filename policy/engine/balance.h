@@ -18,6 +18,15 @@ ENGINE_FN u64 engine_load(struct engine *e, u32 queue, u64 now)
 	return sy_load(host_policy(e), q, now) / sy_max(q->pcpus, 1);
 }
 
+/* Whether a pCPU of the queue runs vCPUs, or could. */
+ENGINE_FN bool engine_has_room(struct engine *e, u32 queue)
+{
+	return host_queue(e, queue)->occupied < host_queue(e, queue)->state.pcpus;
+}
+
+/* Beside a load: of a queue that has no room. */
+#define ENGINE_NO_ROOM (1ULL << 63)
+
 /* The same of another queue than the own one; SY_FOREVER: it has no pCPU, or is not to be had. */
 ENGINE_CALL u64 engine_load_elsewhere(ENGINE, u32 own, u32 queue, u64 now)
 {
@@ -26,7 +35,7 @@ ENGINE_CALL u64 engine_load_elsewhere(ENGINE, u32 own, u32 queue, u64 now)
 	if (!engine_reach(e, own, queue))
 		return load;
 	if (host_queue(e, queue)->state.pcpus)
-		load = engine_load(e, queue, now);
+		load = engine_load(e, queue, now) | (engine_has_room(e, queue) ? 0 : ENGINE_NO_ROOM);
 	engine_let_go(e, own, queue);
 	return load;
 }
@@ -138,7 +147,8 @@ ENGINE_FN u32 engine_balanced_pcpus(struct engine *e, u32 balance)
 
 /*
  * The answer to SY_BALANCE. Moves the vCPU that is worth most, if any, between this queue and the
- * most or the least loaded one of the host, or of the pCPUs near to it where every pCPU has its own queue.
+ * most or the least loaded one of the host, or of the pCPUs near to it where every pCPU has its own queue; to none where
+ * something that is no vCPU runs on all pCPUs.
  */
 ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 {
@@ -156,8 +166,8 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 		/* One that is not to be had is left out, as in Xen's balance_load(). */
 		u64 load = engine_load_elsewhere(e, queue, other, now);
 
-		if (load > most_load && load != SY_FOREVER) {
-			most_load = load;
+		if ((load & ~ENGINE_NO_ROOM) > most_load && load != SY_FOREVER) {
+			most_load = load & ~ENGINE_NO_ROOM;
 			most = other;
 		}
 		if (load < least_load) {
@@ -165,7 +175,7 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 			least = other;
 		}
 	}
-	if (most != queue && engine_reach(e, queue, most)) {
+	if (most != queue && engine_has_room(e, queue) && engine_reach(e, queue, most)) {
 		bool moved = engine_move_best(e, most, queue, now);
 
 		engine_let_go(e, queue, most);

@@ -35,6 +35,19 @@ ENGINE_FN u32 engine_incumbent(struct engine *e, u32 pcpu)
 		       SY_NONE;
 }
 
+/*
+ * Whether the candidate must leave the rest of its turn to the one that something else interrupted: it would not have
+ * interrupted that one. Where none runs, each choice is to the policy the end of a turn, at which equals take turns.
+ */
+ENGINE_FN bool engine_turn_goes_on(struct engine *e, u32 pcpu, u32 best, u32 candidate, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+	return best != SY_NONE && best == c->paused &&
+	       !sy_lead(host_policy(e), &host_queue(e, c->queue)->state, &c->state, &host_vcpu(e, candidate)->state,
+			&host_vcpu(e, best)->state, now);
+}
+
 /* Who runs on, or comes from the pCPU's own queue; or SY_NONE. */
 ENGINE_CALL u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 {
@@ -51,7 +64,7 @@ ENGINE_CALL u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 			first = vcpu;
 		verdict = sy_consider(host_policy(e), q, &c->state, engine_state_or_null(e, best),
 				      &host_vcpu(e, vcpu)->state, now);
-		if (verdict == SY_TAKE)
+		if (verdict == SY_TAKE && !engine_turn_goes_on(e, pcpu, best, vcpu, now))
 			return vcpu;
 		if (verdict == SY_STOP)
 			break;
@@ -168,6 +181,75 @@ ENGINE_CALL u32 engine_steal(ENGINE, u32 pcpu, u32 chosen, u64 now)
 	return vcpu;
 }
 
+/* One who waits in another queue, which is held, comes to this pCPU's; that one is given back. */
+ENGINE_FN void engine_bring(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	u32 from = host_vcpu(e, vcpu)->queue;
+
+	host_notes(e, ENGINE_STOLEN, pcpu, vcpu, from);
+	engine_dequeue(e, vcpu);
+	engine_assign(e, vcpu, pcpu, now);
+	host_unlock_queue(e, from);
+}
+
+/* Who comes from another queue in place of the chosen one, or that one. */
+ENGINE_FN u32 engine_choose_elsewhere(struct engine *e, u32 pcpu, u32 chosen, u64 now)
+{
+	u32 stolen;
+
+	if (e->queues == 1 ||
+	    !sy_look_further(host_policy(e), &host_pcpu(e, pcpu)->state, engine_state_or_null(e, chosen), now))
+		return chosen;
+	stolen = engine_steal(e, pcpu, chosen, now);
+	if (stolen == SY_NONE)
+		return chosen;
+	engine_bring(e, stolen, pcpu, now);
+	return stolen;
+}
+
+/* Who comes from this other queue since it is shut out there, or SY_NONE. */
+ENGINE_FN u32 engine_let_in_from(struct engine *e, u32 queue, u32 pcpu, u64 now)
+{
+	u32 place = 0, vcpu;
+
+	while (host_queue(e, queue)->occupied && (vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
+		if (!engine_takeable(e, vcpu, pcpu) || !engine_is_shut_out(e, vcpu))
+			continue;
+		engine_bring(e, vcpu, pcpu, now);
+		return vcpu;
+	}
+	host_unlock_queue(e, queue);
+	return SY_NONE;
+}
+
+/* The same of any queue. Nobody runs here; the pCPU looks again where it could not. */
+ENGINE_CALL u32 engine_let_in(ENGINE, u32 pcpu, u64 now)
+{
+	u32 own = host_queue_at(e, pcpu), queue = host_zero(e), vcpu;
+	bool missed = false;
+
+	while (host_goes_on(e) && queue < e->queues) {
+		u64 waited = host_waited_queues(e, queue / 64) >> queue % 64;
+
+		if (!waited) {
+			queue = (queue / 64 + 1) * 64;
+			continue;
+		}
+		queue += (u32)__builtin_ctzll(waited);
+		if (queue != own && host_try_queue(e, queue)) {
+			vcpu = engine_let_in_from(e, queue, pcpu, now);
+			if (vcpu != SY_NONE)
+				return vcpu;
+		} else if (queue != own) {
+			missed = true;
+		}
+		queue++;
+	}
+	if (missed)
+		engine_interrupt(e, pcpu);
+	return SY_NONE;
+}
+
 ENGINE_FN u32 engine_reset(struct engine *e, struct engine_queue *q, u32 domain, u64 units, u64 now)
 {
 	struct engine_domain *d = host_domain(e, domain);
@@ -267,7 +349,7 @@ ENGINE_CALL bool engine_settle(ENGINE, u32 vcpu, u64 now)
 		return false;
 	if (!v->queued)
 		return engine_queue_up(e, vcpu, now);
-	if (unplaced)
+	if (unplaced || engine_is_shut_out(e, vcpu))
 		return engine_interrupt_for(e, vcpu, now);
 	q = host_queue(e, v->queue);
 	if (q->state.pcpus < 2 && !host_saves(e))
@@ -457,7 +539,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	u64 slice_ns;
 
 	host_notes(e, ENGINE_CHOICES, pcpu, SY_NONE, 0);
-	c->occupied = 0;
+	engine_set_occupied(e, pcpu, false);
 	/* 1. Asking again for a choice means nothing while choosing. */
 	if (ran != SY_NONE)
 		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
@@ -470,20 +552,13 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	}
 	/* 2, 3 */
 	chosen = engine_choose_here(e, pcpu, now);
-	if (e->queues > 1 &&
-	    sy_look_further(host_policy(e), &c->state, engine_state_or_null(e, chosen), now)) {
-		u32 stolen = engine_steal(e, pcpu, chosen, now);
-
-		if (stolen != SY_NONE) {
-			u32 from = host_vcpu(e, stolen)->queue;
-
-			chosen = stolen;
-			host_notes(e, ENGINE_STOLEN, pcpu, stolen, from);
-			engine_dequeue(e, stolen);
-			engine_assign(e, stolen, pcpu, now);
-			engine_let_go(e, c->queue, from);
-		}
+	chosen = engine_choose_elsewhere(e, pcpu, chosen, now);
+	if (chosen == SY_NONE && ran != SY_NONE) {
+		engine_stop(e, pcpu, now);
+		ran = SY_NONE;
 	}
+	if (chosen == SY_NONE)
+		chosen = engine_let_in(e, pcpu, now);
 	/* 4 */
 	if (chosen != SY_NONE)
 		engine_reset_if_due(e, pcpu, chosen, now);

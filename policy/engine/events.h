@@ -211,7 +211,7 @@ ENGINE_FN bool engine_pcpu_end(struct engine *e, u32 pcpu, u64 now)
 		engine_affinity_changed(e, vcpu, now);
 	}
 	c->online = 0;
-	c->occupied = 0;
+	engine_set_occupied(e, pcpu, false);
 	c->interrupted = 0;
 	c->paused = SY_NONE;
 	host_queue(e, c->queue)->state.pcpus--;
@@ -290,6 +290,21 @@ ENGINE_FN void engine_withdraw(struct engine *e, u32 queue, u64 now)
 		engine_interrupt_for(e, vcpu, now);
 }
 
+/* Who waits in the queue and is shut out of it goes where a pCPU is idle. */
+ENGINE_CALL int engine_disperse(ENGINE, u32 queue, u64 now)
+{
+	u32 place = 0, vcpu;
+
+	while (engine_any_idle(e, host_zero(e), e->pcpus) && (vcpu = host_next_waiting(e, queue, &place)) != SY_NONE) {
+		if (host_vcpu(e, vcpu)->saving || !engine_is_shut_out(e, vcpu))
+			continue;
+		/* If one leaves, the walk begins anew. */
+		if (engine_interrupt_for(e, vcpu, now))
+			place = 0;
+	}
+	return 0;
+}
+
 /*
  * Something that is no vCPU runs on the pCPU from now on, whatever was to be chosen. Who ran waits,
  * or goes where a pCPU is idle; if it still waits when that ends, by engine_choose(), it has what was
@@ -303,9 +318,10 @@ ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
 
 	host_notes(e, ENGINE_OCCUPIED, pcpu, SY_NONE, 0);
 	c->interrupted = 0;
-	c->occupied = 1;
+	engine_set_occupied(e, pcpu, true);
 	if (engine_is_idle(e, pcpu))
 		host_set_idle(e, pcpu, false);
+	engine_disperse(e, c->queue, now);
 	if (vcpu == SY_NONE) {
 		if (interrupted)
 			engine_withdraw(e, c->queue, now);
@@ -329,6 +345,7 @@ ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
 	host_notes(e, ENGINE_YIELDS, pcpu, vcpu, 0);
 	engine_charge(e, pcpu, now);
 	engine_answer(e, vcpu, ENGINE_ASK(yield, e, v, now), now);
+	host_pcpu(e, pcpu)->turn_end_ns = now;
 	engine_interrupt(e, pcpu);
 }
 

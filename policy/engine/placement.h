@@ -128,6 +128,33 @@ ENGINE_FN u32 engine_any_usable(struct engine *e, u32 vcpu)
 	return found;
 }
 
+/* Something that is no vCPU runs on the pCPU, or no longer does. */
+ENGINE_FN void engine_set_occupied(struct engine *e, u32 pcpu, bool occupied)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+	host_queue(e, c->queue)->occupied += occupied - c->occupied;
+	c->occupied = occupied;
+}
+
+/*
+ * Whether something that is no vCPU runs on each pCPU of its queue that the waiting vCPU may use. How long that goes on
+ * nobody knows: it is for any other pCPU with nobody to run, whatever the policy has of other queues.
+ */
+ENGINE_CALL bool engine_is_shut_out(ENGINE, u32 vcpu)
+{
+	struct engine_queue *q = host_queue(e, host_vcpu(e, vcpu)->queue);
+	u32 pcpu;
+
+	if (!q->occupied)
+		return false;
+	for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
+		if (!host_pcpu(e, pcpu)->occupied && engine_may_use(e, vcpu, pcpu))
+			return false;
+	}
+	return true;
+}
+
 /* The next idle pCPU in rotation, or SY_NONE. */
 ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
@@ -331,7 +358,8 @@ ENGINE_FN u32 engine_take_step(struct engine *e, u32 vcpu, u32 step, u32 from, u
 /*
  * Interrupts whom the policy wants to be interrupted for a vCPU that was just queued. One that
  * would rather be elsewhere moves to an idle pCPU there, whatever the plan: if that one only looked
- * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well.
+ * it might take another, and the vCPU would wait beside the pCPU that it was on, idle as well. So does one that is
+ * shut out.
  */
 ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 {
@@ -340,6 +368,8 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
 	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
+	if (better == SY_NONE && engine_is_shut_out(e, vcpu))
+		better = engine_nearest_idle(e, vcpu, from, end);
 	if (better != SY_NONE)
 		return engine_reach_there(e, vcpu, better);
 	if (plan & SY_STEPS_QUEUE) {

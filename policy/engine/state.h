@@ -46,6 +46,7 @@ struct engine_queue {
 	u32 first_pcpu;
 	u32 end_pcpu;
 	u32 balances; /* so far */
+	u32 occupied; /* of its pCPUs, so many */
 };
 
 struct engine_pcpu {

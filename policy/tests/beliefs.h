@@ -58,12 +58,26 @@ static bool asks_idle_first(u32 queue)
 	       p->parameter[CREDIT2_WAKE] == CREDIT2_WAKE_IDLE_FIRST;
 }
 
+/* Who waits and can run in its queue no more than anything runs there waits for no other pCPU. */
+static void check_shut_out(u32 vcpu)
+{
+	const struct engine_vcpu *v = host_vcpu(&engine, vcpu);
+
+	check(v->saving || put_off(vcpu) || !engine_is_shut_out(&engine, vcpu) ||
+		      engine_nearest_idle(&engine, vcpu, 0, engine.pcpus) == SY_NONE,
+	      "vCPU %u waits where no vCPU can run, beside an idle pCPU", vcpu);
+}
+
 /* How many wait in the queue. */
 static u32 check_beliefs_of_queue(u32 q)
 {
 	const struct engine_queue *queue = host_queue(&engine, q);
-	u32 place = 0, count = 0, i, c;
+	u32 place = 0, count = 0, occupied = 0, i, c;
 	u64 before = 0;
+
+	for (c = queue->first_pcpu; c < queue->end_pcpu; c++)
+		occupied += host_pcpu(&engine, c)->occupied;
+	check(queue->occupied == occupied, "queue %u has %u occupied pCPUs, not %u", q, occupied, queue->occupied);
 
 	while ((i = host_next_waiting(&engine, q, &place)) != SY_NONE) {
 		const struct engine_vcpu *v = host_vcpu(&engine, i);
@@ -72,6 +86,7 @@ static u32 check_beliefs_of_queue(u32 q)
 		check(before <= v->key, "queue %u is not in order", q);
 		before = v->key;
 		check(++count <= queue->state.queued, "queue %u holds more than it counts", q);
+		check_shut_out(i);
 		for (c = queue->first_pcpu; c < queue->end_pcpu; c++)
 			check(v->saving || !engine_is_idle(&engine, c) || !engine_may_use(&engine, i, c) ||
 				      awaited(i) || put_off(i) || !asks_idle_first(q),

@@ -61,6 +61,7 @@ pub(crate) struct Queue {
     pub first_pcpu: PcpuNumber,
     pub end_pcpu: PcpuNumber,
     balances: u32,
+    occupied: u32,
     pub waiting: *const Waiting<VcpuNumber>,
     pub members: *const VcpuNumber,
     pub waiting_count: u32,
@@ -75,6 +76,7 @@ impl Queue {
             first_pcpu: pcpus.start,
             end_pcpu: pcpus.end,
             balances: 0,
+            occupied: 0,
             waiting: null(),
             members: null(),
             waiting_count: 0,
@@ -241,7 +243,7 @@ twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domai
     requeue, woken, saving, unplaced);
 twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engine.resets", summoned = "engine.summoned", first_vcpu, end_vcpu);
 twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "engine.first_pcpu",
-    end_pcpu = "engine.end_pcpu", balances = "engine.balances", waiting, members, waiting_count, members_count);
+    end_pcpu = "engine.end_pcpu", balances = "engine.balances", occupied = "engine.occupied", waiting, members, waiting_count, members_count);
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",
     tick_ns = "engine.tick_ns", turn_end_ns = "engine.turn_end_ns", turn_left_ns = "engine.turn_left_ns",
     current = "engine.current", queue = "engine.queue", paused = "engine.paused",

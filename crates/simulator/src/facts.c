@@ -44,6 +44,7 @@ void facts(void)
 	FIELD(simulated_queue, engine.first_pcpu);
 	FIELD(simulated_queue, engine.end_pcpu);
 	FIELD(simulated_queue, engine.balances);
+	FIELD(simulated_queue, engine.occupied);
 	FIELD(simulated_queue, waiting);
 	FIELD(simulated_queue, members);
 	FIELD(simulated_queue, waiting_count);

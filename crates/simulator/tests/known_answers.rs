@@ -740,3 +740,54 @@ fn a_tick_ends_the_turns_of_tasks_of_the_host() {
         assert_eq!(worst.length_ns, turn_ms * 1_000_000, "tick {tick_ms} ms");
     }
 }
+
+/// Two sockets of two pCPUs, the second one's taken by real-time tasks that never end: no wait beside an idle pCPU of the
+/// first one is longer than where the second is missing.
+#[test]
+fn nobody_waits_behind_tasks_that_never_end() {
+    let on = |pcpu: u32, domain: Domain| Domain {
+        pin: vec![[pcpu].into_iter().collect::<CpuSet>()],
+        ..domain
+    };
+    let naps = |name: &str, run_ms: u64, sleep_ms: u64| {
+        let (compute, sleep) = (Nanoseconds::from_ms(run_ms), Nanoseconds::from_ms(sleep_ms));
+        Domain::new(name, 1).with_task(1, Busy { compute, sleep, ..Busy::default() })
+    };
+    let vcpus = [naps("a", 7, 13), naps("b", 11, 19), naps("c", 5, 23), naps("d", 13, 29)];
+    let tasks = [(2, "first"), (3, "second")]
+        .map(|(pcpu, name)| on(pcpu, tasks_of_the_host(name, 1, usual(0))));
+    let without = Setup { host: free_host(2), domains: vcpus.to_vec() };
+    let with = Setup {
+        host: Host { sockets: 2, cores_per_socket: 2, ..free_host(4) },
+        domains: [&vcpus[..], &tasks].concat(),
+    };
+    let worst_ns = |setup: &Setup, policy: &str| {
+        let mut simulation = Simulation::new(setup, &Policy::named(policy).unwrap(), 1).unwrap();
+        simulation.run_until(10 * S);
+        let domains = &simulation.measure().domains[..4];
+        domains.iter().map(|domain| domain.time.worst_beside_idle_ns).max()
+    };
+    for policy in ["credit", "credit2", "fair+app-slice", "sedf"] {
+        let (with, without) = (worst_ns(&with, policy), worst_ns(&without, policy));
+        assert!(with <= without, "{policy}: {with:?}, without the second {without:?}");
+    }
+}
+
+/// Who is interrupted by a task of the host goes on with what is left of its turn, others of its priority waiting: two of
+/// the same weight take turns no more often than without what comes every 3 ms. A slice is 30 ms.
+#[test]
+fn who_is_interrupted_keeps_its_turn() {
+    let (compute, sleep) = (Nanoseconds(20_000), Nanoseconds(3_000_000));
+    let mut host = Domain::new("host", 1).with_task(1, Busy { compute, sleep, ..Busy::default() });
+    host.host_tasks = Some(HostTasks { priority: 120, kernel: true });
+    let vcpus = [busy_domain("a", 256), busy_domain("b", 256)];
+    let turns = |domains: &[Domain]| {
+        let setup = Setup { host: free_host(1), domains: domains.to_vec() };
+        let (_, trace) = run_traced(&setup, &Policy::named("credit").unwrap(), 1, 3 * S);
+        let runs = trace.segments.iter().filter(|run| run.pcpu.is_some() && run.domain < 2);
+        let domains: Vec<u32> = runs.map(|run| run.domain).collect();
+        domains.windows(2).filter(|two| two[0] != two[1]).count()
+    };
+    let (with, without) = (turns(&[&vcpus[..], &[host]].concat()), turns(&vcpus));
+    assert!(with <= without, "{with}, without it {without}");
+}

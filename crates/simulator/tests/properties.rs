@@ -591,6 +591,7 @@ proptest! {
 fn longest_unused(setup: &Setup, policy: &Policy, trace: &Trace) -> (u64, String) {
     let mut longest = (0, String::new());
     let per_socket = setup.host.cores_per_socket * setup.host.threads_per_core;
+    let stays = setup.domains.iter().all(|domain| domain.host_tasks.is_none());
     let idle: Vec<Times> = (0..setup.host.pcpus()).map(|pcpu| idle_times(trace, pcpu)).collect();
     for (index, domain) in setup.domains.iter().enumerate() {
         for vcpu in 0..domain.vcpus {
@@ -598,13 +599,13 @@ fn longest_unused(setup: &Setup, policy: &Policy, trace: &Trace) -> (u64, String
             mine.retain(|segment| segment.domain as usize == index && segment.vcpu == vcpu);
             mine.sort_by_key(|segment| (segment.start_ns, segment.end_ns));
             for (place, segment) in mine.iter().enumerate().filter(|(_, s)| s.pcpu.is_none()) {
-                let before = mine[..place].iter().rev().find_map(|segment| segment.pcpu);
+                let ran = mine[..place].iter().rev().find_map(|segment| segment.pcpu);
                 let after = mine[place..].iter().find_map(|segment| segment.pcpu);
                 for pcpu in (0..setup.host.pcpus()).filter(|&pcpu| allows(domain, vcpu, pcpu)) {
-                    let (before, after) = (before.or(after), after.or(before));
+                    let (before, after) = (ran.or(after), after.or(ran));
                     let counts = match policy.discipline().name {
-                        // A vCPU stays where it was put.
-                        "sedf" => after == Some(pcpu),
+                        // A vCPU stays where it was put, unless a task of the host takes that pCPU.
+                        "sedf" => after == Some(pcpu) && (stays || ran == after),
                         // One queue per socket; it may have moved in between.
                         "credit2" => [before, after].iter().all(|ran| {
                             ran.is_some_and(|ran| ran / per_socket == pcpu / per_socket)

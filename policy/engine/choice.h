@@ -222,7 +222,7 @@ ENGINE_FN u32 engine_let_in_from(struct engine *e, u32 queue, u32 pcpu, u64 now)
 	return SY_NONE;
 }
 
-/* The same of any queue. Nobody runs here; the pCPU looks again where it could not. */
+/* The same of any queue; the pCPU looks again where it could not. */
 ENGINE_CALL u32 engine_let_in(ENGINE, u32 pcpu, u64 now)
 {
 	u32 own = host_queue_at(e, pcpu), queue = host_zero(e), vcpu;
@@ -248,6 +248,22 @@ ENGINE_CALL u32 engine_let_in(ENGINE, u32 pcpu, u64 now)
 	if (missed)
 		engine_interrupt(e, pcpu);
 	return SY_NONE;
+}
+
+/*
+ * The pCPU has nobody: it is idle, or takes who is shut out elsewhere. Idle before it looks: who is shut out from then on
+ * sees that it is. A request made while it chose is still on the way.
+ */
+ENGINE_FN u32 engine_idle(struct engine *e, u32 pcpu, u64 now)
+{
+	u32 chosen;
+
+	if (!host_pcpu(e, pcpu)->interrupted)
+		host_set_idle(e, pcpu, true);
+	chosen = engine_let_in(e, pcpu, now);
+	if (chosen != SY_NONE && engine_is_idle(e, pcpu))
+		host_set_idle(e, pcpu, false);
+	return chosen;
 }
 
 ENGINE_FN u32 engine_reset(struct engine *e, struct engine_queue *q, u32 domain, u64 units, u64 now)
@@ -558,7 +574,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 		ran = SY_NONE;
 	}
 	if (chosen == SY_NONE)
-		chosen = engine_let_in(e, pcpu, now);
+		chosen = engine_idle(e, pcpu, now);
 	/* 4 */
 	if (chosen != SY_NONE)
 		engine_reset_if_due(e, pcpu, chosen, now);
@@ -576,11 +592,9 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 			engine_pass_on(e, c->queue);
 	}
 	c->paused = SY_NONE;
-	/* 7. A request made meanwhile was answered by this choice: it is still on the way. */
+	/* 7 */
 	if (chosen == SY_NONE) {
 		host_notes(e, ENGINE_IDLED, pcpu, SY_NONE, 0);
-		if (!c->interrupted)
-			host_set_idle(e, pcpu, true);
 		return SY_FOREVER;
 	}
 	if (chosen == ran)

@@ -495,22 +495,43 @@ ENGINE_FN void engine_vcpu_timer(struct engine *e, u32 vcpu, u64 now)
 	engine_answer(e, vcpu, ENGINE_ASK(vcpu_timer, e, v, now), now);
 }
 
-ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)
+/* The domain's timer is due; whether its vCPUs are to be unparked. */
+ENGINE_FN bool engine_domain_due(struct engine *e, u32 domain, u64 now)
 {
 	u32 requests = ENGINE_WITH_DOMAIN(e, domain,
 					  sy_domain_timer(host_policy(e), &host_domain(e, domain)->state, now));
-	u32 place = 0, vcpu;
 
 	if (requests & SY_DOMAIN_TIMER)
 		host_domain_timer(e, domain);
-	while (requests & SY_UNPARK && (vcpu = host_next_vcpu(e, domain, &place)) != SY_NONE) {
-		u32 queue = host_lock_queue_of(e, vcpu);
+	return requests & SY_UNPARK;
+}
 
-		if (queue == SY_NONE)
-			continue;
-		engine_unpark(e, vcpu, now);
-		host_unlock_queue(e, queue);
-	}
+/* Unparks one of them, the next after *place of host_next_vcpu(); whether more are to come. */
+ENGINE_FN bool engine_unpark_some(struct engine *e, u32 domain, u32 *place, u64 now)
+{
+	u32 vcpu = host_next_vcpu(e, domain, place), queue;
+
+	if (vcpu == SY_NONE)
+		return false;
+	queue = host_lock_queue_of(e, vcpu);
+	if (queue == SY_NONE)
+		return true;
+	engine_unpark(e, vcpu, now);
+	host_unlock_queue(e, queue);
+	return true;
+}
+
+/*
+ * At d->timer_ns of the domain; by a host for which that takes too long at a time, or whose vCPUs may end meanwhile, in the
+ * two parts above: who is left out may stay parked for ever.
+ */
+ENGINE_FN void engine_domain_timer(struct engine *e, u32 domain, u64 now)
+{
+	u32 place = 0;
+	bool more = engine_domain_due(e, domain, now);
+
+	while (more && host_goes_on(e))
+		more = engine_unpark_some(e, domain, &place, now);
 }
 
 /* Its queue is locked for that alone; one that has ended meanwhile has none. */

@@ -4,8 +4,8 @@
  * kicks and timers.
  *
  * Beside the engine's locks there is that of the host. It guards which slots are whose, the order of accounting, the
- * lists of domains' vCPUs and what is put off until an accounting or a sample goes on. These lists are also walked
- * without it, for a spinning vCPU and for a domain's timer: a walk that meets a vCPU that has ended goes on wherever
+ * lists of domains' vCPUs and what is put off until an accounting, a sample or a domain's timer goes on. These lists are also
+ * walked without it, for a spinning vCPU: a walk that meets a vCPU that has ended goes on wherever
  * that leads it, to an end, and who is met belongs to no queue or to another domain.
  */
 #ifndef STEELYARD_HOST_H

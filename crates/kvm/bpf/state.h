@@ -61,6 +61,8 @@ struct domain {
 	struct lock lock;
 	struct engine_domain engine;
 	u64 timer_ns; /* when its timer is due; 0: it is not */
+	u32 unparks; /* 1: its vCPUs are being unparked, by one after the other with the host's lock held */
+	u32 unparked; /* of host_next_vcpu(), the last that was */
 	struct list vcpus;
 	struct link link; /* in the order in which accounting visits domains, or among the free ones */
 	s32 pid; /* of the process; 0: a free slot */

@@ -589,20 +589,14 @@ __weak __noinline int change(void)
 SEC("syscall")
 int steelyard_ask(void *context)
 {
-	unsigned long flags;
-	int result;
-
-	bpf_local_irq_save(&flags);
-	result = change();
-	bpf_local_irq_restore(&flags);
-	return result;
+	return SAFELY(change());
 }
 
 /* The loader has changed parameters of the policy, which are read wherever they are needed. */
 SEC("syscall")
 int steelyard_follow(void *context)
 {
-	repeat_safely();
+	SAFELY(repeat());
 	return 0;
 }
 
@@ -675,7 +669,7 @@ s32 BPF_PROG(steelyard_init)
 	READY(domain_timers, MAX_DOMAINS, domain_timer);
 	READY(later_timer, 1, later_due);
 	READY(round_timer, 1, round_due);
-	repeat_safely();
+	SAFELY(repeat());
 	return 0;
 }
 

@@ -5,15 +5,23 @@
 #ifndef STEELYARD_TIMERS_H
 #define STEELYARD_TIMERS_H
 
+/* What a call gives that is made with interrupts off. */
+#define SAFELY(call) \
+	({ \
+		unsigned long flags_; \
+		__typeof__(call) result_; \
+\
+		bpf_local_irq_save(&flags_); \
+		result_ = (call); \
+		bpf_local_irq_restore(&flags_); \
+		result_; \
+	})
+
 /* What a timer calls; *key: which of its map it is. */
 #define CALLBACK(name, call) \
 	static int name(void *map, u32 *key, struct timer *timer) \
 	{ \
-		unsigned long flags; \
-\
-		bpf_local_irq_save(&flags); \
 		call; \
-		bpf_local_irq_restore(&flags); \
 		return 0; \
 	}
 
@@ -42,7 +50,7 @@ __weak __noinline int time_passed(u32 pcpu)
 	return 0;
 }
 
-CALLBACK(pcpu_timer, time_passed(*key))
+CALLBACK(pcpu_timer, SAFELY(time_passed(*key)))
 
 __weak __noinline int vcpu_time(u32 vcpu)
 {
@@ -64,14 +72,16 @@ __weak __noinline int vcpu_time(u32 vcpu)
 	return 0;
 }
 
-CALLBACK(vcpu_timer, vcpu_time(*key))
+CALLBACK(vcpu_timer, SAFELY(vcpu_time(*key)))
 
-__weak __noinline int domain_time(u32 domain)
+/* Whether its vCPUs are to be unparked: all, those that are there when it comes to them. */
+__weak __noinline bool domain_time(u32 domain)
 {
 	struct domain *d = domain_at(domain);
 	u64 now = bpf_ktime_get_ns();
 	bool due;
 
+	take_lock(&host_lock);
 	host_lock_domain(&engine, domain);
 	due = d->timer_ns && d->timer_ns <= now;
 	if (due)
@@ -79,12 +89,36 @@ __weak __noinline int domain_time(u32 domain)
 	else
 		arm_domain(domain);
 	host_unlock_domain(&engine, domain);
-	if (due)
-		engine_domain_timer(&engine, domain, now);
-	return 0;
+	if (due && engine_domain_due(&engine, domain, now)) {
+		d->unparked = 0;
+		d->unparks = 1;
+	}
+	give_lock(&host_lock);
+	return d->unparks;
 }
 
-CALLBACK(domain_timer, domain_time(*key))
+/* One of them; whether more are to come. */
+__weak __noinline bool unpark_one(u32 domain)
+{
+	struct domain *d = domain_at(domain);
+	u64 now = bpf_ktime_get_ns();
+
+	take_lock(&host_lock);
+	if (d->unparks)
+		d->unparks = engine_unpark_some(&engine, domain, &d->unparked, now);
+	give_lock(&host_lock);
+	return d->unparks;
+}
+
+static __always_inline void pass_domain(u32 domain)
+{
+	bool more = SAFELY(domain_time(domain));
+
+	while (more && can_loop)
+		more = SAFELY(unpark_one(domain));
+}
+
+CALLBACK(domain_timer, pass_domain(*key))
 
 __weak __noinline int balance(u32 queue)
 {
@@ -157,17 +191,11 @@ __weak __noinline bool sample_goes_on(void)
 
 static __always_inline void go_round(bool samples)
 {
-	unsigned long flags;
 	bool more = true;
 
-	bpf_local_irq_save(&flags);
-	round_begins(samples);
-	bpf_local_irq_restore(&flags);
-	while (more && can_loop) {
-		bpf_local_irq_save(&flags);
-		more = samples ? sample_goes_on() : account_goes_on();
-		bpf_local_irq_restore(&flags);
-	}
+	SAFELY(round_begins(samples));
+	while (more && can_loop)
+		more = samples ? SAFELY(sample_goes_on()) : SAFELY(account_goes_on());
 }
 
 /* What comes later than this interval from now comes then; 0: not at all. */
@@ -191,41 +219,29 @@ __weak __noinline int repeat(void)
 	return 0;
 }
 
-static __always_inline void repeat_safely(void)
-{
-	unsigned long flags;
-
-	bpf_local_irq_save(&flags);
-	repeat();
-	bpf_local_irq_restore(&flags);
-}
-
-/* Calls this with interrupts off for each in the set, which it leaves before. */
+/* Makes this call for each `i` in the set, which that leaves before. */
 #define SERVE(set, count, call) \
 	bpf_for(i, 0, (count)) \
 	{ \
 		if (!bit_of(set, i)) \
 			continue; \
 		set_bit_of(word_of(set, i / 64), i, false); \
-		bpf_local_irq_save(&flags); \
-		call(i); \
-		bpf_local_irq_restore(&flags); \
+		call; \
 	}
 
 /* What has been put off. Who puts something off from now on sets the timer again. */
 static int later_due(void *map, u32 *key, struct timer *timer)
 {
-	unsigned long flags;
 	u32 i;
 
 	__sync_lock_test_and_set(&later, LATER_UNSET);
-	SERVE(unbalanced_queues, engine.queues, balance);
-	SERVE(unsettled_vcpus, vcpus_used, settle_one);
+	SERVE(unbalanced_queues, engine.queues, SAFELY(balance(i)));
+	SERVE(unsettled_vcpus, vcpus_used, SAFELY(settle_one(i)));
 	/* Who is called before its time sets its timer again. */
-	SERVE(untimed_vcpus, vcpus_used, vcpu_time);
-	SERVE(untimed_domains, domains_used, domain_time);
+	SERVE(untimed_vcpus, vcpus_used, SAFELY(vcpu_time(i)));
+	SERVE(untimed_domains, domains_used, pass_domain(i));
 	if (__sync_lock_test_and_set(&untimed_round, 0))
-		repeat_safely();
+		SAFELY(repeat());
 	return 0;
 }
 
@@ -236,7 +252,7 @@ static int round_due(void *map, u32 *key, struct timer *timer)
 		go_round(false);
 	if (sample_due_ns && sample_due_ns <= bpf_ktime_get_ns())
 		go_round(true);
-	repeat_safely();
+	SAFELY(repeat());
 	return 0;
 }
 

@@ -162,6 +162,8 @@ static __always_inline void leave_domain(u32 vcpu, u32 domain)
 
 	if (the_round.visits == domain + 1 && the_round.visited == vcpu + 1)
 		the_round.visited = vcpu_at(vcpu)->links[IN_DOMAIN].previous;
+	if (d->unparked == vcpu + 1)
+		d->unparked = vcpu_at(vcpu)->links[IN_DOMAIN].previous;
 	take_out(&d->vcpus, IN_DOMAIN, vcpu);
 	host_lock_domain(&engine, domain);
 	left = --d->engine.state.vcpus;
@@ -175,6 +177,7 @@ static __always_inline void leave_domain(u32 vcpu, u32 domain)
 	bpf_map_delete_elem(&domain_of_pid, &d->pid);
 	d->pid = 0;
 	d->timer_ns = 0;
+	d->unparks = 0;
 	take_out(&accounted, OF_DOMAINS, domain);
 	insert_after(&free_domains, OF_DOMAINS, domain, 0);
 }

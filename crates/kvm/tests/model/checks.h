@@ -168,6 +168,14 @@ static bool is_armed(void *map, u32 key, u64 at_ns)
 	return c->place && c->due_ns <= sy_max(at_ns, model_now) + SOONEST_NS;
 }
 
+/* Whether the domain's timer takes none of its vCPUs to be parked for want of a budget. */
+static bool is_forgotten(struct sy_domain *d)
+{
+	if (policy.discipline == SY_CREDIT2)
+		return !credit2_domain(d)->budget.parked;
+	return policy.discipline == SY_FAIR && !fair_domain(d)->budget.parked;
+}
+
 static void check_vcpu(u32 i, bool settled)
 {
 	const struct vcpu *v = &vcpus[i];
@@ -192,8 +200,8 @@ static void check_vcpu(u32 i, bool settled)
 	      "domain %u: its timer is forgotten", v->engine.domain);
 	check(v->timer_ns == sy_vcpu_timer_ns(host_policy(&engine), &v->engine.state),
 	      "vCPU %u: its timer was changed and not told", i);
-	check(v->engine.status != ENGINE_WAITING || !v->engine.parked || v->timer_ns || d->timer_ns ||
-		      sy_account_ns(host_policy(&engine)),
+	check(v->engine.status != ENGINE_WAITING || !v->engine.parked || v->timer_ns ||
+		      sy_account_ns(host_policy(&engine)) || (d->timer_ns && !is_forgotten(&domains[v->engine.domain].engine.state)),
 	      "vCPU %u is parked, and nothing ends it", i);
 }
 

@@ -467,7 +467,7 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	requests = ENGINE_WITH_DOMAIN(e, v->domain,
 				      sy_start(host_policy(e), engine_queue_of(e, v), &c->state,
 					       engine_domain_of(e, v), &v->state, now));
-	v->state.pcpu = pcpu;
+	engine_belong_to(e, vcpu, pcpu);
 	host_starts(e, vcpu, pcpu, now);
 	c->current = vcpu;
 	engine_forget(e, vcpu);

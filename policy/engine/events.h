@@ -84,6 +84,7 @@ ENGINE_FN void engine_vcpu_begin(struct engine *e, u32 vcpu, u32 domain, u32 ind
 	v->ran_on = SY_NONE;
 	v->move_to = SY_NONE;
 	v->state.pcpu = pcpu;
+	host_pcpu(e, pcpu)->vcpus++;
 	v->state.index = index;
 	host_lock_domain(e, domain);
 	sy_vcpu_init(host_policy(e), engine_domain_of(e, v), &v->state, now);
@@ -102,6 +103,7 @@ ENGINE_FN void engine_vcpu_end(struct engine *e, u32 vcpu, u64 now)
 
 	engine_forget(e, vcpu);
 	engine_charge_lone(e, v->queue, now);
+	host_pcpu(e, v->state.pcpu)->vcpus--;
 	left = engine_leave(e, vcpu, now);
 	host_change_queue(e, vcpu, v->queue, SY_NONE);
 	engine_answer_queue(e, v->queue, left, now);
@@ -128,14 +130,13 @@ ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)
 	u32 affinity = engine_first_affinity(e, vcpu);
 	u32 home = SY_NONE, fewest = SY_NONE, pcpu;
 
-	for (pcpu = host_zero(e); host_goes_on(e) && pcpu < e->pcpus; pcpu++) {
-		u32 belong = host_zero(e), place = 0, member;
+	for (pcpu = host_zero(e); host_goes_on(e) && pcpu < e->pcpus && fewest; pcpu++) {
+		u32 belong;
 
 		if (!engine_has(e, vcpu, affinity, pcpu))
 			continue;
 		host_lock_queue(e, host_queue_at(e, pcpu));
-		while ((member = host_next_member(e, host_queue_at(e, pcpu), &place)) != SY_NONE)
-			belong += host_vcpu(e, member)->state.pcpu == pcpu;
+		belong = host_pcpu(e, pcpu)->vcpus;
 		host_unlock_queue(e, host_queue_at(e, pcpu));
 		if (belong < fewest) {
 			fewest = belong;

@@ -373,6 +373,18 @@ ENGINE_CALL u32 engine_join(ENGINE, u32 vcpu, u64 now)
 	return ENGINE_ASK(join, e, host_vcpu(e, vcpu), now);
 }
 
+/* It belongs to this pCPU from now on; the queue of that one and its own are held. */
+ENGINE_FN void engine_belong_to(struct engine *e, u32 vcpu, u32 pcpu)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (v->state.pcpu == pcpu)
+		return;
+	host_pcpu(e, v->state.pcpu)->vcpus--;
+	host_pcpu(e, pcpu)->vcpus++;
+	v->state.pcpu = pcpu;
+}
+
 /* Makes a vCPU that neither runs nor waits in a queue belong to the queue of this pCPU; both are held. */
 ENGINE_CALL int engine_assign(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
@@ -380,14 +392,14 @@ ENGINE_CALL int engine_assign(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 	u32 from = v->queue, to = host_queue_at(e, pcpu), left, joined;
 
 	if (from == to) {
-		v->state.pcpu = pcpu;
+		engine_belong_to(e, vcpu, pcpu);
 		return 0;
 	}
 	engine_charge_lone(e, from, now);
 	engine_charge_lone(e, to, now);
 	engine_forget(e, vcpu);
 	left = engine_leave(e, vcpu, now);
-	v->state.pcpu = pcpu;
+	engine_belong_to(e, vcpu, pcpu);
 	v->queue = to;
 	host_change_queue(e, vcpu, from, to);
 	joined = engine_join(e, vcpu, now);

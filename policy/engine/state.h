@@ -58,6 +58,7 @@ struct engine_pcpu {
 	u32 current; /* vCPU that runs here, or SY_NONE */
 	u32 queue;
 	u32 paused; /* vCPU that ran here until something else came, or SY_NONE */
+	u32 vcpus; /* that belong here: their state.pcpu */
 	u8 interrupted; /* 1: it is on the way to a choice; the host clears it as that begins */
 	u8 occupied; /* 1: something that is no vCPU runs here */
 	u8 online; /* 1: it is there */

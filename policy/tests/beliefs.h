@@ -68,6 +68,22 @@ static void check_shut_out(u32 vcpu)
 	      "vCPU %u waits where no vCPU can run, beside an idle pCPU", vcpu);
 }
 
+/* Each pCPU of the queue counts those that belong to it. */
+static void check_members(u32 queue)
+{
+	static u32 belong[1024];
+	const struct engine_queue *q = host_queue(&engine, queue);
+	u32 place = 0, c, i;
+
+	for (c = q->first_pcpu; c < q->end_pcpu; c++)
+		belong[c] = 0;
+	while ((i = host_next_member(&engine, queue, &place)) != SY_NONE)
+		belong[host_vcpu(&engine, i)->state.pcpu]++;
+	for (c = q->first_pcpu; c < q->end_pcpu; c++)
+		check(host_pcpu(&engine, c)->vcpus == belong[c], "%u vCPUs belong to pCPU %u, not %u", belong[c], c,
+		      host_pcpu(&engine, c)->vcpus);
+}
+
 /* How many wait in the queue. */
 static u32 check_beliefs_of_queue(u32 q)
 {
@@ -77,6 +93,7 @@ static u32 check_beliefs_of_queue(u32 q)
 
 	for (c = queue->first_pcpu; c < queue->end_pcpu; c++)
 		occupied += host_pcpu(&engine, c)->occupied;
+	check_members(q);
 	check(queue->occupied == occupied, "queue %u has %u occupied pCPUs, not %u", q, occupied, queue->occupied);
 
 	while ((i = host_next_waiting(&engine, q, &place)) != SY_NONE) {

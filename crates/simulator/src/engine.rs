@@ -97,6 +97,7 @@ pub(crate) struct Pcpu {
     pub current: VcpuNumber,
     queue: QueueNumber,
     paused: VcpuNumber,
+    vcpus: u32,
     pub interrupted: bool,
     pub occupied: bool,
     online: bool,
@@ -246,7 +247,7 @@ twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "eng
     end_pcpu = "engine.end_pcpu", balances = "engine.balances", occupied = "engine.occupied", waiting, members, waiting_count, members_count);
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",
     tick_ns = "engine.tick_ns", turn_end_ns = "engine.turn_end_ns", turn_left_ns = "engine.turn_left_ns",
-    current = "engine.current", queue = "engine.queue", paused = "engine.paused",
+    current = "engine.current", queue = "engine.queue", paused = "engine.paused", vcpus = "engine.vcpus",
     interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online",
     tick_missed = "engine.tick_missed");
 twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",

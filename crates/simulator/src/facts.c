@@ -59,6 +59,7 @@ void facts(void)
 	FIELD(simulated_pcpu, engine.current);
 	FIELD(simulated_pcpu, engine.queue);
 	FIELD(simulated_pcpu, engine.paused);
+	FIELD(simulated_pcpu, engine.vcpus);
 	FIELD(simulated_pcpu, engine.interrupted);
 	FIELD(simulated_pcpu, engine.occupied);
 	FIELD(simulated_pcpu, engine.online);

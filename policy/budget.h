@@ -12,7 +12,7 @@
  * Invariants: what is unspent never exceeds one budget, hence in k periods, from the start of one to
  * the end of another, at most k budgets are spent, debt aside. The timer of the domain is armed while
  * something is spent, granted or parked; a domain without cap, or asleep with its budget full, has
- * none.
+ * none. Where a cap goes, each vCPU gives its grant back when it next blocks or leaves.
  *
  * A discipline embeds struct budget in its domain state and struct budget_grant in its vCPU state,
  * calls each function below from its own of the same name, and merges the answers.
@@ -43,7 +43,19 @@ struct budget_grant {
 /* period_ns of 0: the discipline does not honour caps. */
 static inline bool budget_capped(const struct sy_domain *d, u64 period_ns)
 {
-	return d->settings.cap_percent && period_ns;
+	return SY_LOAD(d->settings.cap_percent) && period_ns;
+}
+
+/* Whether a call about a vCPU with this grant may write the budget. */
+static inline bool budget_writes(const struct budget_grant *g, const struct sy_domain *d, u64 period_ns)
+{
+	return g->left_ns || budget_capped(d, period_ns);
+}
+
+/* Whether this call is to: of a cap that has come since the host was told no, the vCPU's next call knows. */
+static inline bool budget_concerns(const struct sy_domain *d, const struct sy_vcpu *v, u64 period_ns)
+{
+	return budget_capped(d, period_ns) && !SY_APART(v);
 }
 
 static inline u64 budget_period_ns(u64 period_ns)
@@ -87,9 +99,9 @@ SY_FN void budget_init(struct budget *b, const struct sy_domain *d, u64 period_n
 
 /* From key: who is queued holds a grant, if there is one. */
 SY_FN void budget_key(struct budget *b, struct budget_grant *g, const struct sy_domain *d,
-		      u64 period_ns)
+		      const struct sy_vcpu *v, u64 period_ns)
 {
-	if (!budget_capped(d, period_ns) || g->left_ns)
+	if (g->left_ns || !budget_concerns(d, v, period_ns))
 		return;
 	g->left_ns = sy_min(budget_quantum_ns(d, period_ns), budget_available_ns(b));
 	b->granted_ns += g->left_ns;
@@ -97,11 +109,11 @@ SY_FN void budget_key(struct budget *b, struct budget_grant *g, const struct sy_
 
 /* Takes a grant if there is none, parks if there is nothing to take, and arms the timer. */
 static inline u32 budget_refill(struct budget *b, struct budget_grant *g, struct sy_domain *d,
-				u64 period_ns, u64 now)
+				const struct sy_vcpu *v, u64 period_ns, u64 now)
 {
 	u32 request = 0;
 
-	budget_key(b, g, d, period_ns);
+	budget_key(b, g, d, v, period_ns);
 	if (!g->left_ns) {
 		b->parked = 1;
 		request |= SY_PARK;
@@ -116,24 +128,24 @@ static inline u32 budget_refill(struct budget *b, struct budget_grant *g, struct
 }
 
 /* From wake: SY_PARK if nothing is left. A vCPU that was parked when it blocked need not stay so. */
-SY_FN u32 budget_wake(struct budget *b, struct budget_grant *g, struct sy_domain *d, u64 period_ns,
-		      u64 now)
+SY_FN u32 budget_wake(struct budget *b, struct budget_grant *g, struct sy_domain *d, const struct sy_vcpu *v,
+		      u64 period_ns, u64 now)
 {
 	u32 request;
 
-	if (!budget_capped(d, period_ns))
+	if (!budget_concerns(d, v, period_ns))
 		return 0;
-	request = budget_refill(b, g, d, period_ns, now);
+	request = budget_refill(b, g, d, v, period_ns, now);
 	return request & SY_PARK ? request : request | SY_UNPARK;
 }
 
 /* From charge. */
-SY_FN u32 budget_charge(struct budget *b, struct budget_grant *g, struct sy_domain *d,
+SY_FN u32 budget_charge(struct budget *b, struct budget_grant *g, struct sy_domain *d, const struct sy_vcpu *v,
 			u64 period_ns, u64 ran_ns, u64 now)
 {
 	u64 ran_before_ns, spent_ns;
 
-	if (!budget_capped(d, period_ns))
+	if (!budget_concerns(d, v, period_ns))
 		return 0;
 	ran_ns = sy_min(ran_ns, BUDGET_DEBT_MAX_NS);
 	spent_ns = sy_min(ran_ns, g->left_ns);
@@ -150,18 +162,18 @@ SY_FN u32 budget_charge(struct budget *b, struct budget_grant *g, struct sy_doma
 	b->cut_ns -= ran_before_ns;
 
 	b->unspent_ns = sy_smax(b->unspent_ns - (s64)(ran_ns - ran_before_ns), -BUDGET_DEBT_MAX_NS);
-	return budget_refill(b, g, d, period_ns, now);
+	return budget_refill(b, g, d, v, period_ns, now);
 }
 
 /* From block, and from leave. Siblings that were parked share what is handed back. */
-SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domain *d, u64 period_ns,
-		       u64 now)
+SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domain *d, const struct sy_vcpu *v,
+		       u64 period_ns, u64 now)
 {
-	if (!budget_capped(d, period_ns))
+	if (!budget_writes(g, d, period_ns) || SY_APART(v))
 		return 0;
 	b->granted_ns -= g->left_ns;
 	g->left_ns = 0;
-	if (!b->parked || !budget_available_ns(b))
+	if (!budget_capped(d, period_ns) || !b->parked || !budget_available_ns(b))
 		return 0;
 	d->timer_ns = sy_max(now, 1);
 	return SY_DOMAIN_TIMER;

@@ -27,6 +27,13 @@ static inline bool sy_summons(const struct sy_policy *p)
 	return false;
 }
 
+/* Whether one of them is told of resets. */
+static inline bool sy_governs_resets(const struct sy_policy *p)
+{
+	SY_FIND_GOVERNOR(reset);
+	return false;
+}
+
 /* Whether one of them puts vCPUs first in their queues. */
 static inline bool sy_puts_first(const struct sy_policy *p)
 {
@@ -75,9 +82,11 @@ SY_FN u64 sy_vcpu_timer_ns(const struct sy_policy *p, const struct sy_vcpu *v)
 /* Works out the slice and the tick in effect: the ones asked for, unless a governor shortens them. */
 static inline void sy_reslice(const struct sy_policy *p, struct sy_domain *d)
 {
-	d->slice_ns = d->settings.slice_ns;
-	d->tick_ns = 0;
-	SY_TELL_GOVERNORS(slice, p, d);
+	u64 slice_ns = d->settings.slice_ns, tick_ns = 0;
+
+	SY_TELL_GOVERNORS(slice, p, d, &slice_ns, &tick_ns);
+	SY_STORE(d->slice_ns, slice_ns);
+	SY_STORE(d->tick_ns, tick_ns);
 }
 
 /*
@@ -93,7 +102,7 @@ SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct s
 	SY_HOOK(BIT, name##_has_weight, weight = sy_min(name##_weight(p, g, d, weight), 1ULL << 36);)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
-	d->weight = sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+	SY_STORE(d->weight, sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX));
 }
 
 /* ---- Samples: what governors cannot see by themselves ---- */

@@ -10,7 +10,7 @@
  *
  * Its state is in words of its own, zeroed before init: of the host, of each domain, vCPU and queue, as many as its
  * line says, from BIT_HOST_AT, BIT_DOMAIN_AT, BIT_VCPU_AT, BIT_QUEUE_AT on in `governor` of the struct (BIT: the first
- * word of its line). In the walks over those who wait it has the vCPU's alone: what it needs of the domain there it
+ * word of its line). The domain's it writes where a sample or a reset tells it, and reads elsewhere, by SY_LOAD(). In the walks over those who wait it has the vCPU's alone: what it needs of the domain there it
  * copies.
  *
  * Hooks of calls, after which the discipline is asked unless they say otherwise. What they return is added to the
@@ -40,7 +40,7 @@
  *
  * Knobs:
  *	u64 NAME_weight(p, g, d, weight)	the weight instead of this one, which is at most 2^36
- *	void NAME_slice(p, d)			may shorten d->slice_ns and set d->tick_ns
+ *	void NAME_slice(p, d, slice_ns, tick_ns) may shorten the slice and set the tick
  *	NAME_has_first alone			it sets v->first, of one that is about to be queued (wake) or waits (then
  *						with SY_REKEY): at the next choice of its queue that one is taken;
  *						whom it interrupts till then, its discipline says as ever

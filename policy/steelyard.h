@@ -132,6 +132,25 @@ SY_FN bool sy_reserves(const struct sy_policy *p)
 	return SY_DISCIPLINE(p) == SY_SEDF;
 }
 
+/*
+ * Whether this call about this vCPU may write the domain; mostly not. The host asks without the domain's lock, then
+ * makes the call with it, or else with v->apart set.
+ */
+SY_FN bool sy_writes_domain(const struct sy_policy *p, const struct sy_domain *d, const struct sy_vcpu *v,
+			    enum sy_domain_call call)
+{
+	switch (SY_DISCIPLINE(p)) {
+	case SY_CREDIT:
+		return credit_writes_domain(p, call);
+	case SY_CREDIT2:
+		return credit2_writes_domain(p, d, v, call);
+	case SY_FAIR:
+		return fair_writes_domain(p, d, v, call);
+	default:
+		return false;
+	}
+}
+
 /* ---- Creation and membership ---- */
 
 SY_FN void sy_accounting_init(const struct sy_policy *p, struct sy_accounting *a, u64 pcpus)
@@ -157,10 +176,14 @@ SY_FN void sy_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpu
 /* Takes any settings: what is out of range is clamped. */
 static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *settings)
 {
-	d->settings = *settings;
-	if (!d->settings.weight)
-		d->settings.weight = SY_WEIGHT_DEFAULT;
-	d->settings.weight = sy_clamp(d->settings.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+	struct sy_settings asked = *settings;
+
+	if (!asked.weight)
+		asked.weight = SY_WEIGHT_DEFAULT;
+	asked.weight = sy_clamp(asked.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+#define SY_SET(field, ...) SY_STORE(d->settings.field, asked.field);
+	SY_SETTINGS(SY_SET)
+#undef SY_SET
 }
 
 /* The host has set d->id before this. */
@@ -201,6 +224,7 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 {
 	v->timer_ns = 0;
 	v->runnable = 0;
+	v->apart = 0;
 	v->first = 0;
 	v->boost_ns = 0;
 	SY_TELL_GOVERNORS(vcpu_init, p, d, v, now);

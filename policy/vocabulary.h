@@ -24,7 +24,9 @@
  * calls.
  *
  * Locking is the engine's (engine/host.h): a call may touch every object that
- * it is given, and nothing else.
+ * it is given, and nothing else. A domain is what vCPUs of different queues
+ * share, so a call about a vCPU only reads words of it, by SY_LOAD(), while
+ * others may write them; it writes its domain if sy_writes_domain() says so.
  *
  * The host provides u8, u16, u32, u64, s32, s64 and bool before including
  * this file. All times are ns on one monotonic clock that starts above zero.
@@ -69,6 +71,17 @@
 #include "governors.h"
 #include "settings.h"
 
+/*
+ * A word of a domain, read by calls that need not hold its lock, and written where they may read it: of several words
+ * that change together such a call may see some as they were. And whether a call about this vCPU is to leave the domain
+ * alone. A host may have its own, as one with a single lock for all, for which words are words and no call is apart.
+ */
+#ifndef SY_LOAD
+#define SY_LOAD(word) (*(const volatile u64 *)&(word))
+#define SY_STORE(word, value) (*(volatile u64 *)&(word) = (value))
+#define SY_APART(v) ((v)->apart)
+#endif
+
 enum sy_discipline {
 	SY_SEDF,
 	SY_CREDIT,
@@ -111,6 +124,7 @@ struct sy_vcpu {
 	u32 pcpu; /* pCPU it runs on or last ran on; written by the host */
 	u32 runnable; /* 1: running or waiting; written by the host before the call that tells it */
 	u32 index; /* number in its domain, from 0; written by the host before init */
+	u32 apart; /* 1: during this call its domain may only be read; written by the host */
 	/* Knobs: written by governors, read and taken by disciplines. */
 	u32 first; /* 1: it comes first in its queue until it starts */
 	u64 boost_ns; /* time that it may still run in the highest priority */
@@ -212,6 +226,19 @@ enum sy_request {
 
 #define SY_ANSWER(call, requests) SY_MAY_##call = (requests),
 enum sy_answer { SY_ANSWERS(SY_ANSWER) };
+
+/*
+ * Which calls about a vCPU may write its domain, of those that are made while it lives and outside accounting;
+ * sy_writes_domain() says which of them do. A policy that is told that the vCPU is apart leaves the domain alone in any
+ * case: what the answer hung on may have changed since.
+ */
+/* clang-format off */
+#define SY_DOMAIN_CALLS(X) \
+	X(join) X(leave) X(wake) X(block) X(summon) X(spun) X(charge) X(vcpu_timer) X(key) X(tick)
+/* clang-format on */
+
+#define SY_DOMAIN_CALL(call) SY_CALL_##call,
+enum sy_domain_call { SY_DOMAIN_CALLS(SY_DOMAIN_CALL) };
 
 /* Whom a spinning vCPU would have summoned, of its siblings that wait in a queue. */
 enum sy_gang {

@@ -180,6 +180,7 @@ _Static_assert((int)CREDIT_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fi
 
 struct credit_vcpu {
 	s64 credits;
+	s64 counted; /* what its domain's sum has of them */
 	u64 residual; /* what the exact debit has not charged yet; unit: ns x credits per ms */
 	u64 charged_ns; /* when it ran last */
 	u32 priority;
@@ -192,7 +193,7 @@ struct credit_vcpu {
 struct credit_domain {
 	u64 active_vcpus;
 	u64 weight; /* that the host's total counts */
-	s64 credits; /* sum over its active vCPUs */
+	s64 credits; /* sum over its active vCPUs, of each as it was counted last: exact where levelled */
 };
 
 struct credit_queue {
@@ -262,6 +263,12 @@ static inline u64 credit_per_ms(const struct sy_policy *p)
 	return sy_clamp(SY_PARAMETER(p, CREDIT_CREDITS_PER_MS), 1, 1000);
 }
 
+/* The sum of credits, for which who levels wants every payment; a tick counts who runs among the active ones. */
+SY_FN bool credit_writes_domain(const struct sy_policy *p, enum sy_domain_call call)
+{
+	return call == SY_CALL_tick || (call == SY_CALL_charge && SY_PARAMETER(p, CREDIT_LEVEL));
+}
+
 SY_FN u64 credit_tick_ns(const struct sy_policy *p)
 {
 	return credit_slice_parameter(p) / sy_clamp(SY_PARAMETER(p, CREDIT_TICKS_PER_SLICE), 1, 1000);
@@ -318,16 +325,21 @@ SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_
 	return 0;
 }
 
-static inline void credit_set(struct credit_domain *cd, struct credit_vcpu *cv, s64 credits)
+static inline void credit_count(struct credit_domain *cd, struct credit_vcpu *cv)
 {
-	if (cv->active)
-		cd->credits += credits - cv->credits;
-	cv->credits = credits;
+	s64 counts = cv->active ? cv->credits : 0;
+
+	cd->credits += counts - cv->counted;
+	cv->counted = counts;
 }
 
-static inline void credit_pay(struct credit_domain *cd, struct credit_vcpu *cv, u64 credits)
+static inline void credit_pay(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 credits)
 {
-	credit_set(cd, cv, sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST));
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
+	if (SY_PARAMETER(p, CREDIT_LEVEL) && !SY_APART(v))
+		credit_count(credit_domain(d), cv);
 }
 
 /* What is left to pay of a time after the vCPU's boost. */
@@ -358,7 +370,7 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 			   cv->residual;
 
 		cv->residual = owed % SY_MS;
-		credit_pay(credit_domain(d), cv, owed / SY_MS);
+		credit_pay(p, d, v, owed / SY_MS);
 	}
 	return 0;
 }
@@ -489,7 +501,8 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 		       const struct sy_vcpu *next, u64 now)
 {
 	const struct credit_vcpu *cv = credit_vcpu_const(v);
-	u64 slice_ns = d->slice_ns ? sy_min(d->slice_ns, SY_FOREVER) : credit_slice_parameter(p);
+	u64 asked_ns = SY_LOAD(d->slice_ns);
+	u64 slice_ns = asked_ns ? sy_min(asked_ns, SY_FOREVER) : credit_slice_parameter(p);
 	u32 priority = credit_priority(p, v);
 
 	if (priority == CREDIT_BOOST && SY_PARAMETER(p, CREDIT_BOOST_SLICE_NS))
@@ -532,8 +545,8 @@ static inline void credit_set_weight(const struct sy_policy *p, struct credit_ac
 static inline void credit_retire(const struct sy_policy *p, struct credit_accounting *ca,
 				 struct credit_domain *cd, struct credit_vcpu *cv)
 {
-	cd->credits -= cv->credits;
 	cv->active = 0;
+	credit_count(cd, cv);
 	credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
 }
 
@@ -560,14 +573,13 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 		if (d->tick_ns)
 			tick_ns = sy_min(tick_ns, d->tick_ns);
 		tick_ns = credit_spend_boost(v, tick_ns);
-		credit_pay(cd, cv, credit_per_ms(p) * tick_ns / SY_MS);
+		credit_pay(p, d, v, credit_per_ms(p) * tick_ns / SY_MS);
 	}
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus + (cv->active ? 0 : 1));
 	if (cv->active)
 		request |= SY_REPLACE;
-	else
-		cd->credits += cv->credits;
 	cv->active = 1;
+	credit_count(cd, cv);
 	if (cq->sorted != ca->accountings) {
 		cq->sorted = ca->accountings;
 		request |= SY_RESORT;
@@ -678,7 +690,7 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 			cv->parked = 1;
 			request = SY_PARK;
 		}
-		credit_set(cd, cv, sy_smax(credits, -most));
+		cv->credits = sy_smax(credits, -most);
 	} else {
 		cv->priority = CREDIT_UNDER;
 		if (cv->parked) {
@@ -696,8 +708,9 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 			else
 				credits = 0;
 		}
-		credit_set(cd, cv, credits);
+		cv->credits = credits;
 	}
+	credit_count(cd, cv);
 	ca->balance += cv->credits;
 	return request;
 }

@@ -203,7 +203,7 @@ static inline s64 credit2_limit_ns(const struct sy_policy *p)
 
 static inline u32 credit2_weight(const struct sy_domain *d)
 {
-	return (u32)sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+	return (u32)sy_clamp(SY_LOAD(d->weight), SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 }
 
 /* ---- Credit ---- */
@@ -336,6 +336,22 @@ static inline void credit2_set_loads(const struct sy_policy *p, struct sy_queue 
 
 /* ---- Shape ---- */
 
+/* The budget of a cap, and nothing else. */
+SY_FN bool credit2_writes_domain(const struct sy_policy *p, const struct sy_domain *d, const struct sy_vcpu *v,
+				 enum sy_domain_call call)
+{
+	switch (call) {
+	case SY_CALL_leave:
+	case SY_CALL_wake:
+	case SY_CALL_block:
+	case SY_CALL_charge:
+	case SY_CALL_key:
+		return budget_writes(&credit2_vcpu_const(v)->grant, d, SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS));
+	default:
+		return false;
+	}
+}
+
 SY_FN enum sy_scope credit2_scope(const struct sy_policy *p)
 {
 	return (enum sy_scope)sy_min(SY_PARAMETER(p, CREDIT2_QUEUE), SY_SCOPE_ALL);
@@ -398,7 +414,7 @@ SY_FN u32 credit2_leave(const struct sy_policy *p, struct sy_queue *q, struct sy
 	credit2_load_update(p, &cv->load, cv->loads, now);
 	cq->load.average -= sy_min(cq->load.average, cv->load.average);
 	return credit2_drop_weight(cq, cv->weight) |
-	       budget_block(&credit2_domain(d)->budget, &cv->grant, d,
+	       budget_block(&credit2_domain(d)->budget, &cv->grant, d, v,
 			    SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
@@ -421,7 +437,7 @@ SY_FN u32 credit2_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_
 		       struct sy_vcpu *v, u64 now)
 {
 	return credit2_follow_weight(q, d, v) |
-	       budget_wake(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
+	       budget_wake(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d, v,
 			   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
@@ -439,7 +455,7 @@ SY_FN u32 credit2_block(const struct sy_policy *p, struct sy_queue *q, struct sy
 			struct sy_vcpu *v, u64 now)
 {
 	credit2_set_loads(p, q, v, 0, now);
-	return budget_block(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
+	return budget_block(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d, v,
 			    SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
 }
 
@@ -459,7 +475,7 @@ SY_FN u32 credit2_charge(const struct sy_policy *p, struct sy_queue *q, struct s
 
 	credit2_settle(p, q, v);
 	credit2_burn(p, q, v, ran_ns);
-	request |= budget_charge(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
+	request |= budget_charge(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d, v,
 				 SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), ran_ns, now);
 	if (request & SY_PARK)
 		credit2_set_loads(p, q, v, 0, now);
@@ -481,7 +497,7 @@ SY_FN u64 credit2_key(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 	credit2_settle(p, q, v);
 	credit2_set_loads(p, q, v, 1, now);
-	budget_key(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d,
+	budget_key(&credit2_domain(d)->budget, &credit2_vcpu(v)->grant, d, v,
 		   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS));
 	return sy_signed_key((s64)given_ns - credit2_vcpu(v)->credit_ns);
 }
@@ -583,7 +599,8 @@ SY_FN u64 credit2_slice(const struct sy_policy *p, const struct sy_queue *q,
 			const struct sy_pcpu *c, const struct sy_domain *d, const struct sy_vcpu *v,
 			const struct sy_vcpu *next, u64 now)
 {
-	u64 max_ns = d->slice_ns ? d->slice_ns : SY_PARAMETER(p, CREDIT2_RUN_MAX_NS);
+	u64 asked_ns = SY_LOAD(d->slice_ns);
+	u64 max_ns = asked_ns ? asked_ns : SY_PARAMETER(p, CREDIT2_RUN_MAX_NS);
 	u64 min_ns = sy_max(SY_PARAMETER(p, CREDIT2_RUN_MIN_NS), credit2_safe_ns(p, c, now));
 	s64 credit_ns = credit2_credit_ns(p, q, v);
 	s64 next_ns = next ? credit2_credit_ns(p, q, next) : 0;

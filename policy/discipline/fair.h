@@ -191,6 +191,28 @@ static inline void fair_set_timer(const struct sy_policy *p, struct fair_queue *
 
 /* ---- Shape, creation and membership ---- */
 
+/* A group's averages and who sleeps of it, whom it has yielded to, the budget of a cap. */
+SY_FN bool fair_writes_domain(const struct sy_policy *p, const struct sy_domain *d, const struct sy_vcpu *v,
+			      enum sy_domain_call call)
+{
+	const struct fair_vcpu *s = fair_vcpu_const(v);
+	bool budgets = budget_writes(&s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
+
+	switch (call) {
+	case SY_CALL_join:
+	case SY_CALL_leave:
+		return budgets;
+	case SY_CALL_charge:
+		return budgets || (s->place >= FAIR_WAITING && fair_grouped(d));
+	case SY_CALL_key:
+		return budgets || s->place < FAIR_MOVING;
+	case SY_CALL_tick:
+		return false;
+	default:
+		return true;
+	}
+}
+
 SY_FN u64 fair_tick_ns(const struct sy_policy *p)
 {
 	return SY_PARAMETER(p, FAIR_TICK_NS);
@@ -259,7 +281,7 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	}
 	fair_add(p, f, s);
 	s->place = FAIR_WAITING;
-	budget_key(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
+	budget_key(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 	return 0;
 }
 
@@ -277,7 +299,7 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 		s->place = FAIR_MOVING;
 	}
 	s->vruntime -= vtime;
-	return budget_block(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
+	return budget_block(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 			    now);
 }
 
@@ -296,7 +318,7 @@ SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		    struct sy_vcpu *v, u64 now)
 {
 	struct fair_vcpu *s = fair_vcpu(v);
-	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
+	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d, v,
 				  SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 
 	if (s->place == FAIR_ASLEEP)
@@ -314,8 +336,10 @@ SY_FN u32 fair_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 
 /* It sleeps. */
 static inline u32 fair_lull(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-			    struct fair_vcpu *s, u64 now)
+			    struct sy_vcpu *v, u64 now)
 {
+	struct fair_vcpu *s = fair_vcpu(v);
+
 	if (s->place >= FAIR_WAITING)
 		fair_exit(p, q, s);
 	if (s->place == FAIR_PARKED) {
@@ -323,14 +347,14 @@ static inline u32 fair_lull(const struct sy_policy *p, struct sy_queue *q, struc
 		fair_domain(d)->runnable_vcpus--;
 		s->place = FAIR_ASLEEP;
 	}
-	return budget_block(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
+	return budget_block(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 			    now);
 }
 
 SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		     struct sy_vcpu *v, u64 now)
 {
-	u32 request = fair_lull(p, q, d, fair_vcpu(v), now);
+	u32 request = fair_lull(p, q, d, v, now);
 
 	if (!v->timer_ns)
 		return request;
@@ -383,13 +407,13 @@ SY_FN u64 fair_rank(const struct sy_policy *p, const struct sy_domain *d, struct
 {
 	const struct fair_domain *fd = (const struct fair_domain *)d->state;
 	struct fair_vcpu *s = fair_vcpu(v);
-	u64 vcpus = sy_clamp(d->vcpus, 1, 1ULL << 32);
+	u64 vcpus = sy_clamp(SY_LOAD(d->vcpus), 1, 1ULL << 32);
 
 	if (facts & SY_PREEMPTED && !(facts & SY_IN_KERNEL))
 		return 0;
 	if (s->spins && sy_pass_over(&s->passed_over))
 		return 0;
-	return vcpus - (v->index + vcpus - fd->yielded_to % vcpus + vcpus - 1) % vcpus;
+	return vcpus - (v->index + vcpus - SY_LOAD(fd->yielded_to) % vcpus + vcpus - 1) % vcpus;
 }
 
 /* Who may not come before its turn is not marked: it would wait at the head of the queue for ever. */
@@ -399,7 +423,7 @@ SY_FN u32 fair_summon(const struct sy_policy *p, const struct sy_queue *q, struc
 	const struct fair_queue *f = fair_queue_const(q);
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 
-	fair_domain(d)->yielded_to = v->index;
+	SY_STORE(fair_domain(d)->yielded_to, v->index);
 	v->first = SY_PARAMETER(p, FAIR_NEXT_BUDDY) &&
 		   (fair_by_deadline(p) ? s->vruntime <= f->vruntime :
 					  fair_may_come(p, f, s, f->vruntime));
@@ -424,7 +448,7 @@ SY_FN u32 fair_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		if (s->place < FAIR_WAITING)
 			return 0;
 		v->timer_ns = now + SY_PARAMETER(p, FAIR_PAUSE_SLEEP_NS);
-		return fair_lull(p, q, d, s, now) | SY_PARK | SY_TIMER;
+		return fair_lull(p, q, d, v, now) | SY_PARK | SY_TIMER;
 	default:
 		return 0;
 	}
@@ -441,27 +465,29 @@ SY_FN u32 fair_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct 
 	if (s->place != FAIR_ASLEEP)
 		return SY_TIMER;
 	fair_rouse(p, d, s, now);
-	request = budget_wake(&fair_domain(d)->budget, &s->grant, d,
+	request = budget_wake(&fair_domain(d)->budget, &s->grant, d, v,
 			      SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 	return request & SY_PARK ? request | SY_TIMER : request | SY_TIMER | SY_UNPARK;
 }
 
 /* What the run of a vCPU of this queue means for its sums, weight and deadline. */
-static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *q,
-				    struct sy_domain *d, struct fair_vcpu *s, u64 ran_virtual,
-				    u64 now)
+static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+				    struct sy_vcpu *v, u64 ran_virtual, u64 now)
 {
 	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+	/* Who is apart was in no group when the host looked. */
+	u64 weight = SY_APART(v) ? fair_whole_weight(d) : fair_weight(p, d, s, now);
 	bool consumed;
 
 	if (!fair_by_deadline(p)) {
 		fair_advance(f, q, s->vruntime);
-		fair_reweigh(p, f, s, fair_weight(p, d, s, now));
+		fair_reweigh(p, f, s, weight);
 		return 0;
 	}
 	f->remainder += s->weight * ran_virtual;
 	fair_settle(f);
-	fair_reweigh(p, f, s, fair_weight(p, d, s, now));
+	fair_reweigh(p, f, s, weight);
 	consumed = s->vruntime >= s->deadline;
 	if (consumed)
 		fair_renew_deadline(p, f, d, s);
@@ -486,10 +512,10 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
 	s->last_ran_ns = now;
 	if (s->place >= FAIR_WAITING)
-		request = fair_charge_queue(p, q, d, s, ran_virtual, now);
+		request = fair_charge_queue(p, q, d, v, ran_virtual, now);
 
 	/* Who is parked may run on for a moment. */
-	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d,
+	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d, v,
 				 SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), ran_ns, now);
 	if (request & SY_PARK && s->place >= FAIR_WAITING)
 		fair_exit(p, q, s);
@@ -510,7 +536,7 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	budget_key(&fair_domain(d)->budget, &s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
+	budget_key(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 	/* A cap's period may end a sleep for a pause loop early. */
 	if (s->place == FAIR_ASLEEP)
 		fair_rouse(p, d, s, now);

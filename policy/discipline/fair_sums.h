@@ -215,16 +215,27 @@ static inline void fair_advance(struct fair_queue *f, const struct sy_queue *q, 
 
 /* ---- A vCPU's weight, slice and lag ---- */
 
+/* Of a domain that is no group: each vCPU has it. */
+static inline u64 fair_whole_weight(const struct sy_domain *d)
+{
+	return sy_clamp(SY_LOAD(d->weight), SY_WEIGHT_MIN, SY_WEIGHT_MAX) * FAIR_WEIGHT_SCALE;
+}
+
+static inline bool fair_grouped(const struct sy_domain *d)
+{
+	return SY_LOAD(d->vcpus) > 1 && !SY_LOAD(d->settings.ungrouped);
+}
+
 /* Moves the averages on and gives what part of the domain's weight is this vCPU's. */
 static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s,
 			      u64 now)
 {
 	struct fair_domain *fd = fair_domain(d);
 	u64 half_life_ns = SY_PARAMETER(p, FAIR_LOAD_HALF_LIFE_NS);
-	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX) * FAIR_WEIGHT_SCALE;
+	u64 weight = fair_whole_weight(d);
 	u64 others = 0;
 
-	if (d->vcpus < 2 || d->settings.ungrouped)
+	if (!fair_grouped(d))
 		return weight;
 	fair_average(&fd->runnable, fd->runnable_vcpus, half_life_ns, now);
 	fair_average(&s->runnable, s->place != FAIR_ASLEEP, half_life_ns, now);
@@ -238,9 +249,11 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fair_queue *f,
 				      const struct sy_domain *d)
 {
-	if (!d->slice_ns)
+	u64 asked_ns = SY_LOAD(d->slice_ns);
+
+	if (!asked_ns)
 		return fair_grown(p, f, FAIR_BASE_SLICE_NS);
-	return sy_clamp(d->slice_ns, SY_PARAMETER(p, FAIR_ASKED_SLICE_MIN_NS),
+	return sy_clamp(asked_ns, SY_PARAMETER(p, FAIR_ASKED_SLICE_MIN_NS),
 			SY_PARAMETER(p, FAIR_ASKED_SLICE_MAX_NS));
 }
 

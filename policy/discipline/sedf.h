@@ -165,11 +165,11 @@ static inline void sedf_uncount(struct sedf_queue *sq, struct sedf_vcpu *sv)
 /* Each vCPU's part of the cap in a period; SY_FOREVER: no cap. */
 static inline u64 sedf_cap_ns(const struct sy_domain *d, u64 period_ns)
 {
-	u64 cap_percent = sy_min(d->settings.cap_percent, 100ULL * SY_WEIGHT_MAX);
+	u64 cap_percent = sy_min(SY_LOAD(d->settings.cap_percent), 100ULL * SY_WEIGHT_MAX);
 
 	if (!cap_percent)
 		return SY_FOREVER;
-	return sy_max(period_ns * cap_percent / (100 * sy_clamp(d->vcpus, 1, SY_WEIGHT_MAX)), 1);
+	return sy_max(period_ns * cap_percent / (100 * sy_clamp(SY_LOAD(d->vcpus), 1, SY_WEIGHT_MAX)), 1);
 }
 
 /* Works the reservation out anew from what was asked and from who else reserves on this queue. */
@@ -179,12 +179,12 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 	u64 weight_period_ns = sedf_weight_period_ns(p);
 	u64 period_max_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MAX_NS), SY_MS, 100 * SY_S);
 	u64 period_min_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MIN_NS), SY_US, period_max_ns);
-	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
-	u64 period_ns = d->settings.period_ns ? d->settings.period_ns : weight_period_ns;
-	u64 slice_ns = d->settings.reserved_ns;
+	u64 weight = sy_clamp(SY_LOAD(d->weight), SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+	u64 period_ns = SY_LOAD(d->settings.period_ns);
+	u64 slice_ns = SY_LOAD(d->settings.reserved_ns);
 	u64 cap_ns;
 
-	period_ns = sy_clamp(period_ns, period_min_ns, period_max_ns);
+	period_ns = sy_clamp(period_ns ? period_ns : weight_period_ns, period_min_ns, period_max_ns);
 	cap_ns = sedf_cap_ns(d, period_ns);
 	sedf_uncount(sq, sv);
 	if (slice_ns) {
@@ -207,7 +207,7 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(SY_PARAMETER(p, SEDF_SLICE_MIN_NS), 1, period_ns),
 				period_ns);
 	sv->spare_ns = 0;
-	if (d->settings.extra_time)
+	if (SY_LOAD(d->settings.extra_time))
 		sv->spare_ns = cap_ns < SY_FOREVER ? cap_ns - sy_min(sv->slice_ns, cap_ns) : SY_FOREVER;
 	sv->spare_left_ns = sy_min(sv->spare_left_ns, sv->spare_ns);
 	sv->spare_score = sv->counted_weight ? SEDF_SCORE_ONE * SEDF_WEIGHT_ONE / weight :

@@ -266,12 +266,23 @@ ENGINE_FN u32 engine_idle(struct engine *e, u32 pcpu, u64 now)
 	return chosen;
 }
 
-ENGINE_FN u32 engine_reset(struct engine *e, struct engine_queue *q, u32 domain, u64 units, u64 now)
+/* A vCPU of this domain has the queue reset. */
+ENGINE_FN u32 engine_reset(struct engine *e, u32 queue, u32 domain, u64 units, u64 now)
 {
-	struct engine_domain *d = host_domain(e, domain);
+	bool governs = sy_governs_resets(host_policy(e));
+	struct engine_domain *d;
+	u32 requests;
 
+	host_lock_domain(e, domain);
+	if (governs)
+		host_lock_shared(e);
+	d = host_domain(e, domain);
 	d->resets++;
-	return sy_reset(host_policy(e), &q->state, &e->governor, &d->state, units, now);
+	requests = sy_reset(host_policy(e), &host_queue(e, queue)->state, &e->governor, &d->state, units, now);
+	if (governs)
+		host_unlock_shared(e);
+	host_unlock_domain(e, domain);
+	return requests;
 }
 
 ENGINE_FN void engine_reweigh(struct engine *e, u32 domain)
@@ -297,7 +308,7 @@ ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 		if (i != pcpu)
 			engine_charge(e, i, now);
 	}
-	requests = ENGINE_WITH_BOTH(e, v->domain, engine_reset(e, q, v->domain, units, now));
+	requests = engine_reset(e, queue, v->domain, units, now);
 	engine_answer_queue(e, queue, requests, now);
 	for (i = 0; host_goes_on(e) && requests & SY_REWEIGH && i < 2; i++) {
 		/* Ids are numbers plus one. */
@@ -419,8 +430,7 @@ ENGINE_FN u64 engine_tick_ns(struct engine *e, u32 vcpu)
 
 	if (!tick_ns)
 		return 0;
-	own_ns = ENGINE_WITH_DOMAIN(e, host_vcpu(e, vcpu)->domain,
-				    engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns);
+	own_ns = SY_LOAD(engine_domain_of(e, host_vcpu(e, vcpu))->tick_ns);
 	return own_ns ? sy_min(tick_ns, own_ns) : tick_ns;
 }
 
@@ -464,9 +474,7 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	if (vcpu != c->paused)
 		c->state.started_ns = now;
 	c->charged_ns = now;
-	requests = ENGINE_WITH_DOMAIN(e, v->domain,
-				      sy_start(host_policy(e), engine_queue_of(e, v), &c->state,
-					       engine_domain_of(e, v), &v->state, now));
+	requests = sy_start(host_policy(e), engine_queue_of(e, v), &c->state, engine_domain_of(e, v), &v->state, now);
 	engine_belong_to(e, vcpu, pcpu);
 	host_starts(e, vcpu, pcpu, now);
 	c->current = vcpu;
@@ -488,9 +496,8 @@ ENGINE_CALL u64 engine_slice_ns(ENGINE, u32 pcpu, u64 now)
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, c->current);
 	struct sy_vcpu *next = engine_state_or_null(e, engine_first_waiting(e, c->queue));
-	u64 slice_ns = ENGINE_WITH_DOMAIN(e, v->domain,
-					  sy_slice(host_policy(e), &host_queue(e, c->queue)->state, &c->state,
-						   engine_domain_of(e, v), &v->state, next, now));
+	u64 slice_ns = sy_slice(host_policy(e), &host_queue(e, c->queue)->state, &c->state, engine_domain_of(e, v),
+				&v->state, next, now);
 
 	return sy_max(slice_ns, 1);
 }

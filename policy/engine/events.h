@@ -342,10 +342,12 @@ ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
 {
 	u32 vcpu = host_pcpu(e, pcpu)->current;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 requests;
 
 	host_notes(e, ENGINE_YIELDS, pcpu, vcpu, 0);
 	engine_charge(e, pcpu, now);
-	engine_answer(e, vcpu, ENGINE_ASK(yield, e, v, now), now);
+	requests = sy_yield(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &v->state, now);
+	engine_answer(e, vcpu, requests, now);
 	host_pcpu(e, pcpu)->turn_end_ns = now;
 	engine_interrupt(e, pcpu);
 }
@@ -357,7 +359,8 @@ ENGINE_FN u64 engine_rank(struct engine *e, u32 vcpu, u64 now)
 	u32 facts = (v->woken ? 0 : SY_PREEMPTED) | (host_in_kernel(e, vcpu) ? SY_IN_KERNEL : 0);
 
 	engine_charge_lone(e, v->queue, now);
-	return ENGINE_ASK(rank, e, v, facts, now > v->since_ns ? now - v->since_ns : 0, now);
+	return sy_rank(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &v->state, facts,
+		       now > v->since_ns ? now - v->since_ns : 0, now);
 }
 
 ENGINE_FN void engine_summon_one(struct engine *e, u32 vcpu, u64 now)
@@ -445,7 +448,7 @@ ENGINE_FN void engine_spin(struct engine *e, u32 pcpu, u64 now)
 
 	host_notes(e, ENGINE_PAUSE_LOOPS, pcpu, vcpu, 0);
 	engine_charge(e, pcpu, now);
-	gang = ENGINE_WITH_DOMAIN(e, v->domain, sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now));
+	gang = sy_spin(host_policy(e), engine_domain_of(e, v), &v->state, now);
 	if (gang != SY_GANG_NONE)
 		summoned = engine_summon(e, vcpu, gang, now);
 	engine_answer(e, vcpu, ENGINE_ASK(spun, e, v, summoned, now), now);
@@ -458,6 +461,22 @@ ENGINE_FN void engine_round_visits(struct engine_round *round, u32 domain)
 {
 	round->visits = domain + 1;
 	round->visited = 0;
+}
+
+/* Where a tick writes the domain it writes the accounting as well. */
+ENGINE_FN u32 engine_ask_tick(struct engine *e, struct engine_pcpu *c, struct engine_vcpu *v, u64 now)
+{
+	bool held = engine_hold_domain(e, v, SY_CALL_tick);
+	u32 requests;
+
+	if (held)
+		host_lock_shared(e);
+	requests = sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state, engine_domain_of(e, v),
+			   &v->state, now);
+	if (held)
+		host_unlock_shared(e);
+	engine_let_domain_go(e, v, held);
+	return requests;
 }
 
 /* The tick of this pCPU. It ends while no vCPU runs there. */
@@ -477,9 +496,7 @@ ENGINE_FN void engine_tick(struct engine *e, u32 pcpu, u64 now)
 	if (c->tick_ns)
 		engine_next_tick(e, pcpu, now);
 	engine_charge(e, pcpu, now);
-	requests = ENGINE_WITH_BOTH(e, v->domain,
-				    sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state,
-					    engine_domain_of(e, v), &v->state, now));
+	requests = engine_ask_tick(e, c, v, now);
 	engine_answer(e, vcpu, requests, now);
 	if (engine_better_idle(e, vcpu, pcpu) != SY_NONE)
 		engine_interrupt(e, pcpu); /* the choice brings it back */
@@ -499,9 +516,11 @@ ENGINE_FN void engine_vcpu_timer(struct engine *e, u32 vcpu, u64 now)
 /* The domain's timer is due; whether its vCPUs are to be unparked. */
 ENGINE_FN bool engine_domain_due(struct engine *e, u32 domain, u64 now)
 {
-	u32 requests = ENGINE_WITH_DOMAIN(e, domain,
-					  sy_domain_timer(host_policy(e), &host_domain(e, domain)->state, now));
+	u32 requests;
 
+	host_lock_domain(e, domain);
+	requests = sy_domain_timer(host_policy(e), &host_domain(e, domain)->state, now);
+	host_unlock_domain(e, domain);
 	if (requests & SY_DOMAIN_TIMER)
 		host_domain_timer(e, domain);
 	return requests & SY_UNPARK;

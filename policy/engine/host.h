@@ -62,9 +62,10 @@ HOST_FN u32 host_next_accounted(struct engine *e,
  * that nobody waits for one queue with another one held: where that fails, what was wanted is left, or put off by
  * host_settle(). A vCPU that has left for another queue is not touched again.
  *
- * A domain's lock guards the domain, the shared one what the engine calls its own in struct engine and both
- * structs of the core there. Each is held for one call into the core, the domain's before the shared one, and
- * nothing else is taken then.
+ * A domain's lock is for who writes the domain, and for who wants more than a word of it; the shared one guards what
+ * the engine calls its own in struct engine and both structs of the core there. Each is held for one call into the
+ * core, the domain's before the shared one, and nothing else is taken then. Of the calls that choices and wakes make
+ * most need neither (sy_writes_domain()).
  *
  * Sets of pCPUs and of queues are read without a lock; what they say of other queues is believed once it is held.
  *

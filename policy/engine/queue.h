@@ -103,18 +103,7 @@ ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
 
 /* ---- Locks ---- */
 
-/* What a call into the core says that is given this domain. */
-#define ENGINE_WITH_DOMAIN(e, domain, call) \
-	({ \
-		__typeof__(call) answer_; \
-\
-		host_lock_domain(e, domain); \
-		answer_ = (call); \
-		host_unlock_domain(e, domain); \
-		answer_; \
-	})
-
-/* The same of what all share. */
+/* What a call into the core says that is given what all share. */
 #define ENGINE_WITH_SHARED(e, call) \
 	({ \
 		__typeof__(call) answer_; \
@@ -125,7 +114,7 @@ ENGINE_FN bool engine_averse(struct engine *e, u32 vcpu, u32 pcpu)
 		answer_; \
 	})
 
-/* And of both. */
+/* The same that is given a domain as well. */
 #define ENGINE_WITH_BOTH(e, domain, call) \
 	({ \
 		__typeof__(call) answer_; \
@@ -148,6 +137,30 @@ ENGINE_FN void engine_unlock_both(struct engine *e, u32 domain)
 	host_unlock_domain(e, domain);
 }
 
+/*
+ * Before a call about this vCPU, whose queue is held: with its domain's lock, if the call may write that, or else apart
+ * from it. Whether with it; engine_let_domain_go() comes after.
+ */
+ENGINE_FN bool engine_hold_domain(struct engine *e, struct engine_vcpu *v, enum sy_domain_call call)
+{
+#ifdef HOST_LOCKS
+	if (!sy_writes_domain(host_policy(e), engine_domain_of(e, v), &v->state, call)) {
+		v->state.apart = 1;
+		return false;
+	}
+#endif
+	host_lock_domain(e, v->domain);
+	return true;
+}
+
+ENGINE_FN void engine_let_domain_go(struct engine *e, struct engine_vcpu *v, bool held)
+{
+	if (held)
+		host_unlock_domain(e, v->domain);
+	else
+		v->state.apart = 0;
+}
+
 /* Whether this queue is held now, as the own one or by trying; then engine_let_go() is for it. */
 ENGINE_FN bool engine_reach(struct engine *e, u32 own, u32 queue)
 {
@@ -160,11 +173,16 @@ ENGINE_FN void engine_let_go(struct engine *e, u32 own, u32 queue)
 		host_unlock_queue(e, queue);
 }
 
-/* What the policy says to a call about a vCPU in its queue. */
+/* What the policy says to a call of SY_DOMAIN_CALLS about a vCPU in its queue. */
 #define ENGINE_ASK(call, e, v, ...) \
-	ENGINE_WITH_DOMAIN(e, (v)->domain, \
-			   sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), \
-				     &(v)->state, __VA_ARGS__))
+	({ \
+		bool held_ = engine_hold_domain(e, v, SY_CALL_##call); \
+		__auto_type answer_ = sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), \
+						&(v)->state, __VA_ARGS__); \
+\
+		engine_let_domain_go(e, v, held_); \
+		answer_; \
+	})
 
 /* Lets a pCPU choose again, after what happens now. It is no longer idle then: somebody is on the
  * way. */
@@ -232,9 +250,7 @@ ENGINE_FN void engine_survey(struct engine *e, u32 queue)
 	while ((vcpu = host_next_member(e, queue, &place)) != SY_NONE) {
 		struct engine_vcpu *v = host_vcpu(e, vcpu);
 
-		host_lock_domain(e, v->domain);
 		sy_survey_vcpu(host_policy(e), q, engine_domain_of(e, v), &v->state);
-		host_unlock_domain(e, v->domain);
 	}
 }
 

@@ -271,15 +271,15 @@ SY_FN u32 app_slice_sample_settle(const struct sy_policy *p, struct sy_governor 
 }
 
 /* Turns the knobs; a domain may have asked for a shorter slice still. */
-SY_FN void app_slice_slice(const struct sy_policy *p, struct sy_domain *d)
+SY_FN void app_slice_slice(const struct sy_policy *p, struct sy_domain *d, u64 *slice_ns, u64 *tick_ns)
 {
 	u64 short_ns = app_slice_domain(d)->short_ns;
 	u64 ticks = sy_clamp(app_slice_parameter(p, APP_SLICE_TICKS_PER_SLICE), 1, 1000);
 
-	if (!short_ns || (d->slice_ns && d->slice_ns <= short_ns))
+	if (!short_ns || (*slice_ns && *slice_ns <= short_ns))
 		return;
-	d->slice_ns = short_ns;
-	d->tick_ns = sy_max(short_ns / ticks, APP_SLICE_TICK_MIN_NS);
+	*slice_ns = short_ns;
+	*tick_ns = sy_max(short_ns / ticks, APP_SLICE_TICK_MIN_NS);
 }
 
 #define app_slice_has_sample_ns 1

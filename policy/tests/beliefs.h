@@ -43,6 +43,27 @@ static void check_beliefs_of_pcpu(u32 i)
 	      "pCPU %u runs vCPU %u, which does not run", i, c->current);
 }
 
+/* What the budget of a cap counts as granted, its vCPUs hold, whether the cap is there still or not. */
+static void check_beliefs_of_domain(u32 i)
+{
+	const struct sy_domain *d = &host_domain(&engine, i)->state;
+	bool by_credit2 = host_policy(&engine)->discipline == SY_CREDIT2;
+	u64 granted_ns, left_ns = 0;
+	u32 place = 0, vcpu;
+
+	if (!by_credit2 && host_policy(&engine)->discipline != SY_FAIR)
+		return;
+	granted_ns = by_credit2 ? ((const struct credit2_domain *)d->state)->budget.granted_ns :
+				  ((const struct fair_domain *)d->state)->budget.granted_ns;
+	while ((vcpu = host_next_vcpu(&engine, i, &place)) != SY_NONE) {
+		const struct sy_vcpu *v = &host_vcpu(&engine, vcpu)->state;
+
+		left_ns += by_credit2 ? credit2_vcpu_const(v)->grant.left_ns : fair_vcpu_const(v)->grant.left_ns;
+	}
+	check(granted_ns == left_ns, "domain %u has granted %llu ns, its vCPUs have %llu", i, (unsigned long long)granted_ns,
+	      (unsigned long long)left_ns);
+}
+
 /* Whether a pCPU is on the way to a choice that this vCPU may be. */
 static bool awaited(u32 vcpu)
 {

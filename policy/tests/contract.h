@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What every call into a policy keeps to, whoever makes it: it asks for nothing but what SY_ANSWERS allows, leaves
- * fields of the host alone, changes timers only when it says so and knobs only where that is its job, and answers
- * within range. Included between the core and the engine, so that the engine's calls come through here; (sy_call)()
- * does not. It needs check() and counts the calls.
+ * fields of the host alone, writes the domain only where it has said so and its lock is held, changes timers only when
+ * it says so and knobs only where that is its job, and answers within range. Included between the core and the engine,
+ * so that the engine's calls come through here; (sy_call)() does not. It needs check() and holds_domain(), whether a
+ * domain's lock is held, and counts the calls.
  */
 #ifndef STEELYARD_TESTS_CONTRACT_H
 #define STEELYARD_TESTS_CONTRACT_H
 
+#include <string.h>
+
 static void check(bool holds, const char *format, ...);
+static bool holds_domain(const struct sy_domain *d);
 
 /* clang-format off */
 #define CALLS(X) \
-	X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) \
+	X(writes_domain) X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) \
 	X(accounting_init) X(queue_init) X(domain_init) X(vcpu_init) X(vcpu_destroy) X(join) X(leave) \
 	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
 	X(charge) X(vcpu_timer_ns) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
@@ -30,6 +34,24 @@ static u64 called[CALL_COUNT];
 #define CALL_MAY(name, requests) [CALL_##name] = (requests),
 static const u32 may_ask[CALL_COUNT] = { SY_ANSWERS(CALL_MAY) };
 
+#define CALL_OF_DOMAIN(name) [CALL_##name] = SY_CALL_##name + 1,
+/* 0: none of these calls. */
+static const u32 domain_call[CALL_COUNT] = { SY_DOMAIN_CALLS(CALL_OF_DOMAIN) };
+/* Those that always write the domain: about it, and about the beginning, end and accounting of a vCPU. */
+static const bool writes_domain[CALL_COUNT] = {
+	[CALL_domain_init] = true,
+	[CALL_domain_change] = true,
+	[CALL_domain_timer] = true,
+	[CALL_vcpu_init] = true,
+	[CALL_vcpu_destroy] = true,
+	[CALL_account_domain] = true,
+	[CALL_account_vcpu] = true,
+	[CALL_reset] = true,
+	[CALL_reweigh] = true,
+	[CALL_sample_domain] = true,
+	[CALL_sample_settle] = true,
+};
+
 /* Beside its job, what a call may change, as bits that are no requests. */
 enum {
 	MAY_SET_TIMERS = 1u << 30, /* without a word: the host looks anyway */
@@ -45,8 +67,51 @@ struct given {
 	const struct sy_vcpu *vcpu;
 	const struct sy_pcpu *pcpu;
 	u64 vcpu_timer_ns, domain_timer_ns, domain_id, domain_vcpus, weight, slice_ns;
-	u32 queue_pcpus, queued, vcpu_pcpu, runnable, index, pcpu_id, busy;
+	u32 queue_pcpus, queued, vcpu_pcpu, runnable, index, apart, pcpu_id, busy;
+	bool writes; /* the domain */
+	struct sy_domain before;
 };
+
+/* Whether the call may write its domain; then its lock is held. */
+static bool may_write(enum call call, const struct sy_policy *p, const struct sy_domain *d, const struct sy_vcpu *v)
+{
+	bool writes = writes_domain[call];
+
+	if (domain_call[call])
+		writes = (sy_writes_domain)(p, d, v, (enum sy_domain_call)(domain_call[call] - 1));
+	check(!writes || holds_domain(d), "%s() may write domain %llu, which is not held", call_name[call],
+	      (unsigned long long)d->id);
+	check(!writes || !v || !v->apart, "%s() may write a domain, and is told that it may not", call_name[call]);
+	check(!domain_call[call] || v->apart || holds_domain(d), "%s() of a vCPU that is apart, and not told so",
+	      call_name[call]);
+	return writes;
+}
+
+/*
+ * A call that is apart is tempted: by not being told so, since it has said that it writes nothing; or by a cap, a group
+ * and a sibling in it that have come since it said so.
+ */
+static void tempt(const struct given *g)
+{
+	struct sy_domain *d = (struct sy_domain *)g->domain;
+
+	if (called[g->call] % 2) {
+		((struct sy_vcpu *)g->vcpu)->apart = 0;
+		return;
+	}
+	d->settings.cap_percent += 1;
+	d->settings.ungrouped = 0;
+	d->vcpus += 1;
+}
+
+static void end_temptation(const struct given *g)
+{
+	struct sy_domain *d = (struct sy_domain *)g->domain;
+
+	((struct sy_vcpu *)g->vcpu)->apart = 1;
+	d->settings = g->before.settings;
+	d->vcpus = g->before.vcpus;
+}
 
 static struct given given(enum call call, const struct sy_policy *p, const struct sy_queue *q,
 			  const struct sy_domain *d, const struct sy_vcpu *v, const struct sy_pcpu *c)
@@ -64,17 +129,22 @@ static struct given given(enum call call, const struct sy_policy *p, const struc
 		g.domain_vcpus = d->vcpus;
 		g.weight = d->weight;
 		g.slice_ns = d->slice_ns;
+		g.writes = may_write(call, p, d, v);
+		g.before = *d;
 	}
 	if (v) {
 		g.vcpu_timer_ns = (sy_vcpu_timer_ns)(p, v);
 		g.vcpu_pcpu = v->pcpu;
 		g.runnable = v->runnable;
 		g.index = v->index;
+		g.apart = v->apart;
 	}
 	if (c) {
 		g.pcpu_id = c->id;
 		g.busy = c->busy;
 	}
+	if (g.apart)
+		tempt(&g);
 	return g;
 }
 
@@ -86,18 +156,23 @@ static void check_given(const struct given *g, u32 requests)
 	const struct sy_vcpu *v = g->vcpu;
 	u32 asked = requests & ~(MAY_SET_TIMERS | MAY_TURN_KNOBS);
 
+	if (g->apart)
+		end_temptation(g);
 	check(!(asked & ~may_ask[g->call]), "%s() asks for %x", name, asked);
 	check(!(asked & SY_PARK) || !(asked & SY_UNPARK), "%s() asks for PARK and UNPARK", name);
 	check(!g->queue || (g->queue->pcpus == g->queue_pcpus && g->queue->queued == g->queued),
 	      "%s() writes a field of the queue that is the host's", name);
 	check(!g->pcpu || (g->pcpu->id == g->pcpu_id && g->pcpu->busy == g->busy),
 	      "%s() writes a field of the pCPU that is the host's", name);
-	check(!v || (v->pcpu == g->vcpu_pcpu && v->runnable == g->runnable && v->index == g->index),
+	check(!v || (v->pcpu == g->vcpu_pcpu && v->runnable == g->runnable && v->index == g->index &&
+		     v->apart == g->apart),
 	      "%s() writes a field of the vCPU that is the host's", name);
 	check(!v || (sy_vcpu_timer_ns)(g->policy, v) == g->vcpu_timer_ns || requests & (SY_TIMER | MAY_SET_TIMERS),
 	      "%s() changes the vCPU's timer and does not tell", name);
 	if (!d)
 		return;
+	check(g->writes || !memcmp(d, &g->before, sizeof(*d)), "%s() writes domain %llu, and has not said so", name,
+	      (unsigned long long)d->id);
 	check(d->timer_ns == g->domain_timer_ns || requests & (SY_DOMAIN_TIMER | MAY_SET_TIMERS),
 	      "%s() changes the domain's timer and does not tell", name);
 	check(d->id == g->domain_id && (requests & MAY_TURN_KNOBS || d->vcpus == g->domain_vcpus),
@@ -184,6 +259,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 
 /* ---- The calls that the engine makes ---- */
 
+#define sy_writes_domain(p, d, v, call) TELLS(writes_domain, 0, d, v, 0, p, d, v, call)
 #define sy_queue_init(p, q, ...) DOES(queue_init, q, 0, 0, 0, 0, p, q, __VA_ARGS__)
 #define sy_accounting_init(...) DOES(accounting_init, 0, 0, 0, 0, 0, __VA_ARGS__)
 #define sy_domain_init(p, d, ...) \

@@ -67,6 +67,7 @@ static void check_micro_slices(u32 q)
 		const struct micro_slice_vcpu *mv = micro_slice_vcpu(&vcpus[vcpu].state);
 
 		count += mv->counted;
+		check(!mv->early, "vCPU %u: a governor's timer came early", vcpu);
 		check(!mv->due_ns || (vcpu_due_ns[vcpu] && vcpu_due_ns[vcpu] <= mv->due_ns),
 		      "vCPU %u: a governor's timer is forgotten", vcpu);
 	}
@@ -113,7 +114,7 @@ static void check_all(void)
 	check(runs == busy && queued == waits, "%u run on %u pCPUs, %u wait in %u places", runs, busy,
 	      queued, waits);
 	for (i = 0; i < domain_count; i++) {
-		check(!micro_slice_domain(&domains[i].state)->early, "domain %u: a governor's timer came early", i);
+		check_beliefs_of_domain(i);
 		check(domains[i].state.timer_ns == domain_due_ns[i],
 		      "domain %u: its timer was changed and not told", i);
 	}

@@ -105,6 +105,12 @@ HOST_FN bool host_stays(struct engine *e, u32 vcpu)
 	return true;
 }
 
+/* Before the engine is at work, and of a copy, nobody else knows. */
+static bool holds_domain(const struct sy_domain *d)
+{
+	return !told || held_domain == (u32)d->id - 1;
+}
+
 static void check_held(u32 queue, const char *what, u32 number)
 {
 	check(!told || held[queue], "%s %u is touched, but queue %u is not held", what, number, queue);

@@ -15,6 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Words of a domain that are read without its lock, in the way that ThreadSanitizer knows. */
+#define SY_LOAD(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
+#define SY_STORE(word, value) __atomic_store_n(&(word), (value), __ATOMIC_RELAXED)
+#define SY_APART(v) ((v)->apart)
+
 #include "../core.c"
 #include "random.h"
 
@@ -494,8 +499,6 @@ static void pass(void)
 			engine_sample(&engine, now());
 		break;
 	case 2:
-		/* A cap changes with the domain's beginning only. */
-		settings.cap_percent = domains[domain].state.settings.cap_percent;
 		engine_domain_change(&engine, domain, &settings);
 		break;
 	}
@@ -532,6 +535,8 @@ static void check_still(void)
 		check_beliefs_of_pcpu(i);
 	for (i = 0; i < engine.queues; i++)
 		check_beliefs_of_queue(i);
+	for (i = 0; i < DOMAINS; i++)
+		check_beliefs_of_domain(i);
 }
 
 static void *run_pcpu(void *first)
@@ -559,17 +564,20 @@ static void *run_pcpu(void *first)
 
 /* ---- A host ---- */
 
-/* The disciplines in turn, each with all governors that it can have or with none, as published. */
+/* The disciplines in turn, each with all governors that it can have or with none, of each vintage. */
 static void draw_policy(void)
 {
 	const struct sy_description *description;
-	u64 g, n;
+	u64 g, n, vintages = 1, vintage;
 
 	memset(&policy, 0, sizeof(policy));
 	policy.discipline = seed % SY_DISCIPLINES;
 	description = sy_describe(policy.discipline);
+	while (vintages < SY_VINTAGES && description->vintage[vintages])
+		vintages++;
+	vintage = seed / SY_DISCIPLINES / 2 % vintages;
 	for (n = 0; n < description->parameters; n++)
-		policy.parameter[n] = description->parameter[n].value[0];
+		policy.parameter[n] = description->parameter[n].value[vintage];
 	for (g = 0; g < SY_GOVERNORS; g++) {
 		const struct sy_description *governor = sy_describe_governor(g);
 
@@ -579,8 +587,8 @@ static void draw_policy(void)
 		for (n = 0; n < governor->parameters; n++)
 			policy.governor_parameter[g][n] = governor->parameter[n].value[0];
 	}
-	snprintf(policy_text, sizeof(policy_text), "%s, governors %llx", description->name,
-		 (unsigned long long)policy.governors);
+	snprintf(policy_text, sizeof(policy_text), "%s@%s, governors %llx", description->name,
+		 description->vintage[vintage], (unsigned long long)policy.governors);
 }
 
 static void begin_vcpu(u32 vcpu)

@@ -49,6 +49,7 @@ void facts(void)
 	FIELD(sy_vcpu, pcpu);
 	FIELD(sy_vcpu, runnable);
 	FIELD(sy_vcpu, index);
+	FIELD(sy_vcpu, apart);
 	FIELD(sy_vcpu, first);
 	FIELD(sy_vcpu, boost_ns);
 	FIELD(sy_vcpu, state);

@@ -185,6 +185,8 @@ state! {
         runnable: u32,
         /// Number in its domain; written by the host before init.
         index: u32,
+        /// 1: its domain may only be read now; written by the host.
+        apart: u32,
         /// 1: comes first in its queue until it starts.
         first: u32,
         /// Time that it may still run in the highest priority.

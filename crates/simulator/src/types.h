@@ -13,4 +13,9 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
+/* One lock for all. */
+#define SY_LOAD(word) (word)
+#define SY_STORE(word, value) ((word) = (value))
+#define SY_APART(v) false
+
 #endif

@@ -37,14 +37,14 @@ _Static_assert((int)MICRO_SLICE_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, 
 struct micro_slice_domain {
 	u64 sensitive; /* 1 if it is */
 	u64 changed; /* 1: by the last sample */
-	u64 early; /* calls of its timer before its time: none */
 };
 
 struct micro_slice_vcpu {
 	u64 due_ns; /* when it comes first; 0: never */
 	u64 left_ns; /* of its micro slice */
-	u32 counted; /* 1: it is latency-sensitive, and its queue counts it */
-	u32 waiting; /* 1: in its queue, or kept off it */
+	u16 counted; /* 1: it is latency-sensitive, and its queue counts it */
+	u16 waiting; /* 1: in its queue, or kept off it */
+	u32 early; /* calls of its timer before its time: none */
 };
 
 struct micro_slice_queue {
@@ -97,7 +97,7 @@ SY_FN void micro_slice_sample_domain(const struct sy_policy *p, struct sy_govern
 	bool sensitive = packets / part > micro_slice_parameter(p, MICRO_SLICE_PACKETS);
 
 	md->changed = sensitive != md->sensitive;
-	md->sensitive = sensitive;
+	SY_STORE(md->sensitive, sensitive);
 }
 
 SY_FN u32 micro_slice_sample_settle(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d)
@@ -127,7 +127,7 @@ static inline u32 micro_slice_set(struct sy_vcpu *v, u64 due_ns)
 SY_FN u32 micro_slice_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			   struct sy_vcpu *v, u64 now)
 {
-	micro_slice_count(q, v, micro_slice_domain(d)->sensitive);
+	micro_slice_count(q, v, SY_LOAD(micro_slice_domain(d)->sensitive));
 	return 0;
 }
 
@@ -142,7 +142,7 @@ SY_FN u32 micro_slice_leave(const struct sy_policy *p, struct sy_queue *q, struc
 SY_FN u32 micro_slice_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			   struct sy_vcpu *v, u64 now)
 {
-	micro_slice_count(q, v, micro_slice_domain(d)->sensitive);
+	micro_slice_count(q, v, SY_LOAD(micro_slice_domain(d)->sensitive));
 	return 0;
 }
 
@@ -167,7 +167,7 @@ SY_FN u32 micro_slice_start(const struct sy_policy *p, struct sy_queue *q, struc
 
 	mv->waiting = 0;
 	mv->left_ns = micro_slice_parameter(p, MICRO_SLICE_SLICE_NS);
-	micro_slice_count(q, v, micro_slice_domain(d)->sensitive);
+	micro_slice_count(q, v, SY_LOAD(micro_slice_domain(d)->sensitive));
 	return micro_slice_set(v, mv->counted ? now + turns * micro_slice_parameter(p, MICRO_SLICE_PERIOD_NS) : 0);
 }
 
@@ -200,7 +200,7 @@ SY_FN u64 micro_slice_timer_ns(const struct sy_vcpu *v)
 SY_FN u32 micro_slice_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 				 struct sy_vcpu *v, u64 now)
 {
-	micro_slice_domain(d)->early += micro_slice_timer_ns(v) > now;
+	micro_slice_vcpu(v)->early += micro_slice_timer_ns(v) > now;
 	v->first |= micro_slice_vcpu(v)->waiting;
 	return micro_slice_set(v, 0) | (v->first ? SY_REKEY : 0);
 }

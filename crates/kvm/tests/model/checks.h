@@ -290,6 +290,10 @@ static void check_all(bool settled)
 		check_beliefs_of_pcpu(i);
 	for (i = 0; i < engine.queues; i++)
 		queued -= check_beliefs_of_queue(i);
+	for (i = first_domain; i < domains_used; i++) {
+		if (domains[i].pid)
+			check_beliefs_of_domain(i);
+	}
 	check(!queued, "%u are not in their queues", queued);
 	for_each_task(t)
 		check_other(t, settled);

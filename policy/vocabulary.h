@@ -77,8 +77,8 @@
  * alone. A host may have its own, as one with a single lock for all, for which words are words and no call is apart.
  */
 #ifndef SY_LOAD
-#define SY_LOAD(word) (*(const volatile u64 *)&(word))
-#define SY_STORE(word, value) (*(volatile u64 *)&(word) = (value))
+#define SY_LOAD(word) (*(const volatile __typeof__(word) *)&(word))
+#define SY_STORE(word, value) (*(volatile __typeof__(word) *)&(word) = (value))
 #define SY_APART(v) ((v)->apart)
 #endif
 

@@ -28,8 +28,8 @@
  *
  * A lock per run queue, which is the schedule lock of its pCPUs. It protects the queue, its pCPUs and the vCPUs that
  * belong to it; by its nature a vCPU's unit->res is at a pCPU of the queue that it belongs to, and changes with both
- * locks held. A lock per domain protects what the engine knows of the domain, one per instance what the engine calls
- * shared. These three kinds are taken with interrupts off. What each call of the engine needs is said in
+ * locks held. A lock per domain is for who writes what the engine knows of the domain, single words of which are read
+ * without it; one per instance protects what the engine calls shared. These three kinds are taken with interrupts off. What each call of the engine needs is said in
  * policy/engine/host.h; what Xen holds when it calls:
  *
  *	wake, sleep, yield, adjust_affinity	the lock of the unit's queue

@@ -158,7 +158,7 @@ ENGINE_CALL bool engine_is_shut_out(ENGINE, u32 vcpu)
 /* The next idle pCPU in rotation, or SY_NONE. */
 ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 {
-	u32 middle = (u32)sy_clamp(ENGINE_WITH_SHARED(e, e->rotor), from, end), found = SY_NONE;
+	u32 middle = (u32)sy_clamp(SY_LOAD(e->rotor), from, end), found = SY_NONE;
 	u32 affinity = engine_first_affinity(e, vcpu);
 
 	for (; found == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++) {
@@ -166,11 +166,8 @@ ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 		if (found == SY_NONE)
 			found = engine_idle_for(e, vcpu, affinity, from, middle);
 	}
-	if (found != SY_NONE) {
-		host_lock_shared(e);
-		e->rotor = found + 1;
-		host_unlock_shared(e);
-	}
+	if (found != SY_NONE)
+		SY_STORE(e->rotor, found + 1);
 	return found;
 }
 
@@ -298,13 +295,17 @@ ENGINE_FN u32 engine_reach_there(struct engine *e, u32 vcpu, u32 pcpu)
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
 ENGINE_CALL u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 end)
 {
-	u32 plan = sy_steps(host_policy(e), &host_vcpu(e, vcpu)->state);
-	u32 pcpu = step == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
-					      engine_next_idle(e, vcpu, from, end);
+	u32 pcpu;
 
+	if (!engine_any_idle(e, from, end))
+		return ENGINE_NOT_FOUND;
+	pcpu = step == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
+					  engine_next_idle(e, vcpu, from, end);
 	if (pcpu == SY_NONE)
 		return ENGINE_NOT_FOUND;
-	return plan & SY_STEPS_PLACE ? engine_reach_there(e, vcpu, pcpu) : engine_interrupt_there(e, vcpu, pcpu);
+	if (sy_steps(host_policy(e), &host_vcpu(e, vcpu)->state) & SY_STEPS_PLACE)
+		return engine_reach_there(e, vcpu, pcpu);
+	return engine_interrupt_there(e, vcpu, pcpu);
 }
 
 /* SY_STEP_ALL_IDLE */

@@ -101,7 +101,7 @@ struct engine {
 	u32 queues;
 	/* The engine's. */
 	u32 online; /* pCPUs that are there */
-	u32 rotor; /* where the search for an idle pCPU in rotation goes on */
+	u32 rotor; /* where the search for an idle pCPU in rotation goes on; read and written without a lock */
 };
 
 #endif

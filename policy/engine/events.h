@@ -466,16 +466,16 @@ ENGINE_FN void engine_round_visits(struct engine_round *round, u32 domain)
 /* Where a tick writes the domain it writes the accounting as well. */
 ENGINE_FN u32 engine_ask_tick(struct engine *e, struct engine_pcpu *c, struct engine_vcpu *v, u64 now)
 {
-	bool held = engine_hold_domain(e, v, SY_CALL_tick);
 	u32 requests;
 
-	if (held)
+	engine_hold_domain(e, v, SY_CALL_tick);
+	if (!SY_APART(&v->state))
 		host_lock_shared(e);
 	requests = sy_tick(host_policy(e), &e->accounting, engine_queue_of(e, v), &c->state, engine_domain_of(e, v),
 			   &v->state, now);
-	if (held)
+	if (!SY_APART(&v->state))
 		host_unlock_shared(e);
-	engine_let_domain_go(e, v, held);
+	engine_let_domain_go(e, v);
 	return requests;
 }
 

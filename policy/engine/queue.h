@@ -139,26 +139,26 @@ ENGINE_FN void engine_unlock_both(struct engine *e, u32 domain)
 
 /*
  * Before a call about this vCPU, whose queue is held: with its domain's lock, if the call may write that, or else apart
- * from it. Whether with it; engine_let_domain_go() comes after.
+ * from it; engine_let_domain_go() comes after. Which of the two, the vCPU remembers: a verifier that follows both ways
+ * reads the call once then.
  */
-ENGINE_FN bool engine_hold_domain(struct engine *e, struct engine_vcpu *v, enum sy_domain_call call)
+ENGINE_FN void engine_hold_domain(struct engine *e, struct engine_vcpu *v, enum sy_domain_call call)
 {
 #ifdef HOST_LOCKS
 	if (!sy_writes_domain(host_policy(e), engine_domain_of(e, v), &v->state, call)) {
 		v->state.apart = 1;
-		return false;
+		return;
 	}
 #endif
 	host_lock_domain(e, v->domain);
-	return true;
 }
 
-ENGINE_FN void engine_let_domain_go(struct engine *e, struct engine_vcpu *v, bool held)
+ENGINE_FN void engine_let_domain_go(struct engine *e, struct engine_vcpu *v)
 {
-	if (held)
-		host_unlock_domain(e, v->domain);
-	else
+	if (SY_APART(&v->state))
 		v->state.apart = 0;
+	else
+		host_unlock_domain(e, v->domain);
 }
 
 /* Whether this queue is held now, as the own one or by trying; then engine_let_go() is for it. */
@@ -176,11 +176,13 @@ ENGINE_FN void engine_let_go(struct engine *e, u32 own, u32 queue)
 /* What the policy says to a call of SY_DOMAIN_CALLS about a vCPU in its queue. */
 #define ENGINE_ASK(call, e, v, ...) \
 	({ \
-		bool held_ = engine_hold_domain(e, v, SY_CALL_##call); \
-		__auto_type answer_ = sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), \
-						&(v)->state, __VA_ARGS__); \
+		__typeof__(sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
+				     __VA_ARGS__)) answer_; \
 \
-		engine_let_domain_go(e, v, held_); \
+		engine_hold_domain(e, v, SY_CALL_##call); \
+		answer_ = sy_##call(host_policy(e), engine_queue_of(e, v), engine_domain_of(e, v), &(v)->state, \
+				    __VA_ARGS__); \
+		engine_let_domain_go(e, v); \
 		answer_; \
 	})
 

@@ -46,7 +46,7 @@ static void model_failed(const char *what, const char *file, int line);
 	static int (*const model_##function)(const char *) __attribute__((unused)) = function
 #define XENLOG_ERR
 #define printk(...) ((void)snprintf(model_line, sizeof(model_line), "" __VA_ARGS__))
-static char model_line[512];
+static char model_line[1024];
 
 #define NR_CPUS 384
 static unsigned int nr_cpu_ids;

@@ -5,45 +5,17 @@
 #ifndef STEELYARD_TESTS_DRAW_H
 #define STEELYARD_TESTS_DRAW_H
 
+#include "draw_policy.h"
+
 static void draw_policy(void)
 {
-	u64 discipline, vintages = 0, vintage, g, n;
-	const struct sy_description *description;
 	bool published = below(2);
+	u64 discipline;
 
-	do {
+	do
 		discipline = below(SY_DISCIPLINES);
-		description = sy_describe(discipline);
-	} while (only && strcmp(only, description->name));
-
-	while (vintages < SY_VINTAGES && description->vintage[vintages])
-		vintages++;
-	vintage = below(vintages);
-	memset(&policy, 0, sizeof(policy));
-	policy.discipline = discipline;
-	for (n = 0; n < description->parameters; n++) {
-		const struct sy_parameter *parameter = &description->parameter[n];
-
-		policy.parameter[n] = published || below(2) ? parameter->value[vintage] :
-							      between(parameter->minimum, parameter->maximum);
-	}
-	for (g = 0; g < SY_GOVERNORS; g++) {
-		const struct sy_description *governor = sy_describe_governor(g);
-
-		if (!(governor->disciplines >> discipline & 1) || below(2))
-			continue;
-		policy.governors |= 1ULL << g;
-		for (n = 0; n < governor->parameters; n++) {
-			const struct sy_parameter *parameter = &governor->parameter[n];
-
-			policy.governor_parameter[g][n] = published || below(2) ?
-								  parameter->value[0] :
-								  between(parameter->minimum, parameter->maximum);
-		}
-	}
-	snprintf(policy_text, sizeof(policy_text), "%s@%s, governors %llx%s", description->name,
-		 description->vintage[vintage], (unsigned long long)policy.governors,
-		 published ? "" : ", any parameters");
+	while (only && strcmp(only, sy_disciplines[discipline]->name));
+	draw_policy_of(discipline, published);
 }
 
 /* Any groups of any groups, so many pCPUs at most; what is beside each other in numbers is together. */

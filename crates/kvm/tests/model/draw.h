@@ -5,6 +5,8 @@
 #ifndef STEELYARD_MODEL_DRAW_H
 #define STEELYARD_MODEL_DRAW_H
 
+#include "tests/draw_policy.h"
+
 /* As the loader has it. */
 static u64 choices_of(const struct sy_description *description)
 {
@@ -26,39 +28,12 @@ static void draw_constants(const struct sy_description *description)
 
 static void draw_policy(void)
 {
-	u64 discipline = below(SY_DISCIPLINES), vintages = 0, vintage, g, n;
-	const struct sy_description *description = sy_disciplines[discipline];
+	u64 discipline = below(SY_DISCIPLINES);
 
 	published = below(2);
-	while (vintages < SY_VINTAGES && description->vintage[vintages])
-		vintages++;
-	vintage = below(vintages);
-	memset(&policy, 0, sizeof(policy));
-	policy.discipline = discipline;
-	for (n = 0; n < description->parameters; n++) {
-		const struct sy_parameter *parameter = &description->parameter[n];
-
-		policy.parameter[n] = published || below(2) ? parameter->value[vintage] :
-							      between(parameter->minimum, parameter->maximum);
-	}
-	for (g = 0; g < SY_GOVERNORS; g++) {
-		const struct sy_description *governor = sy_governors[g];
-
-		if (!(governor->disciplines >> discipline & 1) || below(2))
-			continue;
-		policy.governors |= 1ULL << g;
-		for (n = 0; n < governor->parameters; n++) {
-			const struct sy_parameter *parameter = &governor->parameter[n];
-
-			policy.governor_parameter[g][n] =
-				published || below(2) ? parameter->value[0] :
-							between(parameter->minimum, parameter->maximum);
-		}
-	}
+	draw_policy_of(discipline, published);
 	*(struct sy_policy *)&policy_constant = policy;
-	draw_constants(description);
-	snprintf(policy_text, sizeof(policy_text), "%s@%s, governors %llx%s", description->name,
-		 description->vintage[vintage], policy.governors, published ? "" : ", any parameters");
+	draw_constants(sy_disciplines[discipline]);
 }
 
 /* As the loader finds it: groups of any size, and CPUs that are there have any numbers, others none. */

@@ -10,8 +10,8 @@
  *
  * Its state is in words of its own, zeroed before init: of the host, of each domain, vCPU and queue, as many as its
  * line says, from BIT_HOST_AT, BIT_DOMAIN_AT, BIT_VCPU_AT, BIT_QUEUE_AT on in `governor` of the struct (BIT: the first
- * word of its line). The domain's it writes where a sample or a reset tells it, and reads elsewhere, by SY_LOAD(). In the walks over those who wait it has the vCPU's alone: what it needs of the domain there it
- * copies.
+ * word of its line). The domain's it writes where a sample or a reset tells it, and reads elsewhere, by SY_LOAD(). In
+ * the walks over those who wait it has the vCPU's alone: what it needs of the domain there it copies.
  *
  * Hooks of calls, after which the discipline is asked unless they say otherwise. What they return is added to the
  * call's answer, within SY_ANSWERS:

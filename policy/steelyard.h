@@ -33,7 +33,7 @@
  * Whom a governor puts first (v->first) has key 0 and is taken; who was summoned then runs for a moment.
  * Where something else than a vCPU takes a pCPU for a while, the vCPU that it
  * interrupted is who ran at the next choice, and goes on with what is left of its turn unless
- * sy_lead() is not 0 for who would be taken. Who waits in a queue of which that has all pCPUs
+ * sy_lead() is not 0 for who would be taken, or that one is put first. Who waits in a queue of which that has all pCPUs
  * goes to any idle one; a choice looks for such after 3 if it has nobody.
  */
 #ifndef STEELYARD_H

@@ -36,15 +36,17 @@ ENGINE_FN u32 engine_incumbent(struct engine *e, u32 pcpu)
 }
 
 /*
- * Whether the candidate must leave the rest of its turn to the one that something else interrupted: it would not have
- * interrupted that one. Where none runs, each choice is to the policy the end of a turn, at which equals take turns.
+ * Whether the candidate must leave the rest of its turn to the one that something else interrupted: they are equals.
+ * Where none runs, each choice is to the policy the end of a turn, at which equals take turns. Whom a governor puts
+ * first waits for no turn, and one that is behind is taken for a reason of the policy's, as a yield is.
  */
 ENGINE_FN bool engine_turn_goes_on(struct engine *e, u32 pcpu, u32 best, u32 candidate, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	struct sy_vcpu *v = &host_vcpu(e, candidate)->state;
 
-	return best != SY_NONE && best == c->paused &&
-	       !sy_lead(host_policy(e), &host_queue(e, c->queue)->state, &c->state, &host_vcpu(e, candidate)->state,
+	return best != SY_NONE && best == c->paused && !v->first &&
+	       !sy_lead(host_policy(e), &host_queue(e, c->queue)->state, &c->state, v,
 			&host_vcpu(e, best)->state, now);
 }
 

@@ -63,9 +63,9 @@ HOST_FN u32 host_next_accounted(struct engine *e,
  * host_settle(). A vCPU that has left for another queue is not touched again.
  *
  * A domain's lock is for who writes the domain, and for who wants more than a word of it; the shared one guards what
- * the engine calls its own in struct engine, but for a word that says otherwise, and both structs of the core there. Each is held for one call into the
- * core, the domain's before the shared one, and nothing else is taken then. Of the calls that choices and wakes make
- * most need neither (sy_writes_domain()).
+ * the engine calls its own in struct engine, but for a word that says otherwise, and both structs of the core there.
+ * Each is held for one call into the core, the domain's before the shared one, and nothing else is taken then. Of the
+ * calls that choices and wakes make most need neither (sy_writes_domain()).
  *
  * Sets of pCPUs and of queues are read without a lock; what they say of other queues is believed once it is held.
  *

@@ -376,9 +376,23 @@ static bool due(u64 time_ns)
 	return time_ns && time_ns <= now;
 }
 
+/* Who was interrupted on this pCPU and has lost its turn: a governor has put somebody first who is next here. */
+static u32 outranked(u32 pcpu)
+{
+	u32 paused = pcpus[pcpu].paused, place = 0, vcpu;
+
+	if (!sy_puts_first(&policy) || pcpus[pcpu].current != SY_NONE || paused == SY_NONE ||
+	    vcpus[paused].state.first || sy_in_moment(&policy, &vcpus[paused].state, now))
+		return SY_NONE;
+	while ((vcpu = host_next_waiting(&engine, pcpus[pcpu].queue, &place)) != SY_NONE)
+		if (engine_takeable(&engine, vcpu, pcpu))
+			return vcpus[vcpu].state.first ? paused : SY_NONE;
+	return SY_NONE;
+}
+
 static void choose(u32 pcpu)
 {
-	u32 ran = pcpus[pcpu].current;
+	u32 ran = pcpus[pcpu].current, lost = outranked(pcpu);
 	bool returns = ran != SY_NONE && engine_better_idle(&engine, ran, pcpu) != SY_NONE;
 	u64 slice_ns;
 
@@ -389,6 +403,7 @@ static void choose(u32 pcpu)
 	pcpus[pcpu].interrupted = 0;
 	TELL(pcpus[pcpu].queue, slice_ns = engine_choose(&engine, pcpu, now));
 	check(!returns || pcpus[pcpu].current != ran, "vCPU %u stays on pCPU %u; it prefers an idle one", ran, pcpu);
+	check(lost == SY_NONE || pcpus[pcpu].current != lost, "vCPU %u goes on though another is first", lost);
 	choices++;
 	slice_due_ns[pcpu] = pcpus[pcpu].current == SY_NONE ? 0 : now + slice_ns;
 }

@@ -137,6 +137,13 @@ SY_FN bool sy_wants_packets(const struct sy_policy *p)
 	return false;
 }
 
+/* Whether a sample must tell of the load that is offered. */
+SY_FN bool sy_wants_offered(const struct sy_policy *p)
+{
+	SY_FIND_GOVERNOR(offered);
+	return false;
+}
+
 /* The slice of a domain that asks for none; 0: the discipline has no slices. */
 static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
 {

@@ -37,6 +37,7 @@
  *	u64 NAME_sample_ns(p)			how often it wants a sample; SY_FOREVER: never
  *	u64 NAME_late_ns(p)			waits longer than this are counted for samples; SY_FOREVER: none
  *	NAME_has_packets alone			samples shall tell of packets
+ *	NAME_has_offered alone			samples shall tell of the load that is offered
  *
  * Knobs:
  *	u64 NAME_weight(p, g, d, weight)	the weight instead of this one, which is at most 2^36
@@ -67,7 +68,7 @@
 /* Bit and name; words of its own of the host, of a domain, of a vCPU and of a queue; what X is told beside. */
 #define SY_GOVERNORS_LIST(X, ...) \
 	X(SY_RESET_BOOST, reset_boost, 7, 2, 0, 0, __VA_ARGS__) \
-	X(SY_LOAD_WEIGHT, load_weight, 4, 5, 0, 0, __VA_ARGS__) \
+	X(SY_LOAD_WEIGHT, load_weight, 4, 7, 0, 0, __VA_ARGS__) \
 	X(SY_APP_SLICE, app_slice, 5, 15, 0, 0, __VA_ARGS__) \
 	X(SY_BOOST_CREDIT, boost_credit, 0, 0, 0, 0, __VA_ARGS__) \
 	X(SY_COSCHED, cosched, 0, 0, 3, 0, __VA_ARGS__) \

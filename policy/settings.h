@@ -31,6 +31,8 @@
 	  "the most boost that a vCPU of it saves; 0: none", "boost-credit", 0) \
 	X(boost_percent, "boost.ratio_percent", "percent", 0, SY_PERCENT_MAX, \
 	  "what it is given of one pCPU, instead of what it leaves unused; 0: that", "boost-credit", 0) \
+	X(load_percent, "load_percent", "percent", 0, SY_PERCENT_MAX, \
+	  "CPU time that its work asks for, of one pCPU, as declared; 0: not declared", "load-weight", 0) \
 	X(ungrouped, "ungrouped", "false|true", 0, 1, \
 	  "whether each vCPU has the whole weight for itself, as threads that no control group holds together", "fair", 0)
 /* clang-format on */

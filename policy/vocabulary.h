@@ -166,6 +166,8 @@ struct sy_sample {
 	u64 packets; /* received from the network */
 	u64 waits; /* that ended, parked or not; counted only if sy_late_ns() is not SY_FOREVER */
 	u64 late_waits; /* those longer than sy_late_ns() */
+	u64 offered_ns; /* CPU time of the work that arrived, served or not, as far as somebody tells */
+	u64 offered_age_ns; /* how long ago it was told, 1 at least; 0: never */
 };
 
 /* What a sample is about. */

@@ -26,6 +26,8 @@ struct engine_met {
 /* Of a domain. */
 struct engine_samples {
 	u64 packets; /* that it received since it began; who knows writes it */
+	u64 offered; /* CPU time that its work asks for, in millionths of a pCPU; who knows writes it, */
+	u64 offered_at_ns; /* and this after it: when; 0: never */
 	struct sy_sample departed; /* sums of the vCPUs that are gone */
 	struct sy_sample sampled; /* sums at the last sample; as interval_ns its time */
 };
@@ -120,6 +122,18 @@ HOST_FN void measure_ends(struct engine *e, u32 vcpu, u64 now)
 	measure_add(e, vcpu, &host_samples(e, host_vcpu(e, vcpu)->domain)->departed, now);
 }
 
+/* A rate goes on until another one is told. */
+static inline void measure_offered(const struct engine_samples *samples, struct sy_sample *sample, u64 now)
+{
+	u64 at_ns = SY_LOAD(samples->offered_at_ns);
+	u64 offered = sy_min(SY_LOAD(samples->offered), SY_PERCENT_MAX * (SY_MILLIONTHS / 100));
+	/* 18 minutes at most, so that the product is below 2^62 */
+	u64 interval_us = sy_min(sample->interval_ns / SY_US, 1ULL << 30);
+
+	sample->offered_ns = at_ns ? interval_us * offered / (SY_MILLIONTHS / SY_US) : 0;
+	sample->offered_age_ns = at_ns ? sy_max(measure_passed_ns(at_ns, now), 1) : 0;
+}
+
 HOST_FN void measure_sample(struct engine *e, u32 domain, struct sy_sample *sample, u64 now)
 {
 	struct engine_samples *samples = host_samples(e, domain);
@@ -143,6 +157,7 @@ HOST_FN void measure_sample(struct engine *e, u32 domain, struct sy_sample *samp
 	sample->packets = sums.packets - before->packets;
 	sample->waits = sums.waits - before->waits;
 	sample->late_waits = sums.late_waits - before->late_waits;
+	measure_offered(samples, sample, now);
 	samples->sampled = sums;
 }
 

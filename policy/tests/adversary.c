@@ -309,6 +309,8 @@ HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample,
 	sample->packets = magnitude();
 	sample->waits = magnitude();
 	sample->late_waits = magnitude();
+	sample->offered_ns = magnitude();
+	sample->offered_age_ns = below(2) ? 0 : magnitude();
 }
 
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 at_ns)
@@ -615,6 +617,7 @@ static struct sy_settings draw_settings(void)
 		.extra_time = below(2),
 		.boost_limit_ns = below(2) ? 0 : magnitude(),
 		.boost_percent = below(2) ? 0 : magnitude(),
+		.load_percent = below(4) ? 0 : magnitude(),
 		.ungrouped = below(2),
 	};
 
@@ -778,6 +781,7 @@ static void check_constants(void)
 	check(sy_reserves(&policy) == (policy.discipline == SY_SEDF), "only sedf reserves");
 	check(sy_late_ns(&policy) > 0, "every wait is late");
 	check(!sy_wants_packets(&policy) || sy_sample_ns(&policy), "packets without samples");
+	check(!sy_wants_offered(&policy) || sy_sample_ns(&policy), "offered load without samples");
 	check(sy_queue_pcpus_max(&policy) > 0, "a queue for no pCPU");
 	check_reach();
 }

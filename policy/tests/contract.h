@@ -16,7 +16,7 @@ static bool holds_domain(const struct sy_domain *d);
 
 /* clang-format off */
 #define CALLS(X) \
-	X(writes_domain) X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) \
+	X(writes_domain) X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) X(wants_offered) \
 	X(accounting_init) X(queue_init) X(domain_init) X(vcpu_init) X(vcpu_destroy) X(join) X(leave) \
 	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
 	X(charge) X(vcpu_timer_ns) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
@@ -315,6 +315,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_reserves(p) TELLS(reserves, 0, 0, 0, 0, p)
 #define sy_sample_ns(p) TELLS(sample_ns, 0, 0, 0, 0, p)
 #define sy_wants_packets(p) TELLS(wants_packets, 0, 0, 0, 0, p)
+#define sy_wants_offered(p) TELLS(wants_offered, 0, 0, 0, 0, p)
 #define sy_late_ns(p) TELLS(late_ns, 0, 0, 0, 0, p)
 
 #endif

@@ -264,6 +264,8 @@ HOST_FN void host_sample(struct engine *e, u32 domain, struct sy_sample *sample,
 	sample->packets = below(1000);
 	sample->waits = below(1000);
 	sample->late_waits = below(1000);
+	sample->offered_ns = below(SY_S);
+	sample->offered_age_ns = below(SY_S);
 }
 
 HOST_FN void host_wakes(struct engine *e, u32 vcpu, u64 at_ns)

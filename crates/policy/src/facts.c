@@ -43,6 +43,8 @@ void facts(void)
 	FIELD(sy_sample, packets);
 	FIELD(sy_sample, waits);
 	FIELD(sy_sample, late_waits);
+	FIELD(sy_sample, offered_ns);
+	FIELD(sy_sample, offered_age_ns);
 
 	SIZE(sy_vcpu);
 	FIELD(sy_vcpu, timer_ns);

@@ -112,6 +112,8 @@ pub struct Settings {
     pub boost_limit_ns: u64,
     /// `boost-credit`: what it is given of a pCPU, in percent, instead of by weight.
     pub boost_percent: u64,
+    /// `load-weight`: CPU time that its work asks for, in percent of one pCPU; 0: not declared.
+    pub load_percent: u64,
     /// `fair`: 1 if each vCPU has the whole weight for itself.
     pub ungrouped: u64,
 }
@@ -151,6 +153,10 @@ pub struct Sample {
     pub waits: u64,
     /// Those longer than [`sy_late_ns`].
     pub late_waits: u64,
+    /// CPU time of the work that arrived, served or not, as far as somebody tells.
+    pub offered_ns: u64,
+    /// How long ago it was told, 1 at least; 0: never.
+    pub offered_age_ns: u64,
 }
 
 macro_rules! state {
@@ -315,10 +321,11 @@ twin!(FACTS, Parameters, "sy_policy":
 twin!(FACTS, Settings, "sy_settings":
     weight, cap_percent, slice_ns, period_ns,
     reserved_ns, extra_time, boost_limit_ns,
-    boost_percent, ungrouped);
+    boost_percent, load_percent, ungrouped);
 twin!(FACTS, Sample, "sy_sample":
     interval_ns, gotten_ns, waited_ns,
-    packets, waits, late_waits);
+    packets, waits, late_waits, offered_ns,
+    offered_age_ns);
 twin!(FACTS, CParameter, "sy_parameter":
     name, unit, minimum, maximum, help,
     source, value);
@@ -546,6 +553,8 @@ unsafe extern "C" {
     pub safe fn sy_sample_ns(policy: &Parameters) -> u64;
     pub safe fn sy_late_ns(policy: &Parameters) -> u64;
     pub safe fn sy_wants_packets(policy: &Parameters) -> bool;
+    /// Whether a sample must tell of the load that is offered.
+    pub safe fn sy_wants_offered(policy: &Parameters) -> bool;
     pub safe fn sy_sample_begin(policy: &Parameters, governor: &mut Governor, pcpus: u64, now: u64);
     pub safe fn sy_sample_domain(
         policy: &Parameters,

@@ -252,6 +252,7 @@ proptest! {
                     packets: word >> by,
                     waits: other >> shift,
                     late_waits: word >> (shift / 2),
+                    ..Sample::default()
                 })
                 .collect();
             host.sample(&measured);

@@ -59,6 +59,71 @@ fn without_load_or_with_equal_load_weights_are_as_asked() {
     assert_eq!(host.weights(), [256, 100, 1000]);
 }
 
+/// A domain that got this of a pCPU, and of which so many percent of offered load were told so long before.
+fn offered(percent_of_one: u64, told_before_ns: u64, gotten: u64) -> steelyard_policy::Sample {
+    steelyard_policy::Sample {
+        waited_ns: 10 * S - gotten * 100 * MS,
+        offered_ns: percent_of_one * 100 * MS,
+        offered_age_ns: told_before_ns,
+        ..percent(gotten)
+    }
+}
+
+#[test]
+fn offered_load_is_followed_whatever_is_received() {
+    let mut host = Host::new("load-weight", &[], &[256; 3]);
+    // All have a backlog and have received a third; then as the weights gave it. It stays.
+    for gotten in [[33, 33, 33], [13, 37, 50]] {
+        let told = [20, 60, 80].into_iter().zip(gotten);
+        host.sample(&told.map(|(load, gotten)| offered(load, 1, gotten)).collect::<Vec<_>>());
+        assert_eq!(host.weights(), [96, 288, 384]);
+    }
+    // The same load is offered by several processes in each: one vCPU is no limit to it.
+    host.sample(&[80, 240, 320].map(|load| offered(load, 1, 33)));
+    assert_eq!(host.weights(), [96, 288, 384]);
+    // By the two other readings a backlog everywhere is equal shares.
+    for workload in ["gotten", "demand"] {
+        let mut host = Host::new("load-weight", &[("workload", workload)], &[256; 3]);
+        host.sample(&[20, 60, 80].map(|load| offered(load, 1, 33)));
+        assert_eq!(host.weights(), [256; 3], "{workload}");
+    }
+}
+
+#[test]
+fn what_is_declared_comes_before_what_is_told() {
+    let mut host = Host::new("load-weight", &[], &[256; 3]);
+    for (domain, load) in [20, 60, 80].into_iter().enumerate() {
+        host.change_settings(domain, |settings| settings.load_percent = load);
+    }
+    host.sample(&[percent(33); 3]);
+    assert_eq!(host.weights(), [96, 288, 384], "nothing is told");
+    host.sample(&[90, 15, 10].map(|load| offered(load, 1, 33)));
+    assert_eq!(host.weights(), [96, 288, 384], "something else is told");
+    host.change_settings(0, |settings| settings.load_percent = 0);
+    host.sample(&[140, 15, 10].map(|load| offered(load, 1, 33)));
+    // 140, 60 and 80 of a mean of 280/3.
+    assert_eq!(host.weights(), [384, 165, 219], "the first declares no more");
+}
+
+#[test]
+fn what_was_told_is_believed_for_a_while() {
+    let told = |age_ns| [offered(20, age_ns, 50), offered(80, age_ns, 50)];
+    let mut host = Host::new("load-weight", &[], &[256; 2]);
+    host.sample(&told(30 * S));
+    assert_eq!(host.weights(), [102, 410], "20 and 80 of a mean of 50");
+    // Who tells has stopped: both demand all, since both have a backlog.
+    host.sample(&told(30 * S + 1));
+    assert_eq!(host.weights(), [256; 2]);
+    host.sample(&told(1));
+    assert_eq!(host.weights(), [102, 410], "and goes on");
+    // Only of one it is known. The other has never been told of, and would use 50 % of a pCPU.
+    host.sample(&[offered(150, 1, 50), percent(50)]);
+    assert_eq!(host.weights(), [384, 128]);
+    // Nothing is offered: that is known, and what it gets is what it owes.
+    host.sample(&[offered(0, 1, 50), offered(80, 1, 50)]);
+    assert_eq!(host.weights(), [26, 256]);
+}
+
 #[test]
 fn demand_leaves_out_the_time_waited() {
     let mut host = Host::new("load-weight", &[("workload", "demand")], &[256, 256]);
@@ -118,29 +183,35 @@ proptest! {
     /// has no less weight, and with equal workloads all is neutral again.
     #[test]
     fn weights_stay_in_bounds_and_in_order(
-        demand in any::<bool>(),
+        workload in prop::sample::select(vec!["gotten", "demand", "offered"]),
+        declared in prop::collection::vec(any::<u64>(), 4),
         smoothing in 0..=99u64,
         least in 0..=100u64,
         most in 100..=2000u64,
         samples in prop::collection::vec(
-            prop::collection::vec((any::<u64>(), 0..=64u32, any::<u64>(), 0..=64u32), 4), 1..20),
+            prop::collection::vec((any::<u64>(), 0..=64u32, any::<u64>(), 0..=64u32, any::<u64>(), any::<u64>()), 4), 1..20),
     ) {
         let (smoothing, least_text, most_text) =
             (smoothing.to_string(), least.to_string(), most.to_string());
         let settings = [
-            ("workload", if demand { "demand" } else { "gotten" }),
+            ("workload", workload),
             ("smoothing_percent", smoothing.as_str()),
             ("least_percent", least_text.as_str()),
             ("most_percent", most_text.as_str()),
         ];
         let asked = 1000;
         let mut host = Host::new("load-weight", &settings, &[asked; 4]);
+        for (domain, declared) in declared.into_iter().enumerate().filter(|it| it.1 % 2 == 0) {
+            host.change_settings(domain, |settings| settings.load_percent = declared);
+        }
         for domains in samples {
             let shift = |value: u64, by: u32| value.checked_shr(by).unwrap_or(0);
             let measured: Vec<_> = domains
                 .iter()
-                .map(|&(gotten, g, waited, w)| steelyard_policy::Sample {
+                .map(|&(gotten, g, waited, w, offered_ns, offered_age_ns)| steelyard_policy::Sample {
                     waited_ns: shift(waited, w),
+                    offered_ns,
+                    offered_age_ns,
                     ..load(10 * S, shift(gotten, g))
                 })
                 .collect();

@@ -74,6 +74,10 @@ pub struct DomainEntry {
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
     pub cap_percent: u32,
+    /// CPU time that its work asks for, in percent of one pCPU, as declared to `load-weight`; 0: not declared.
+    #[serde(default)]
+    #[schemars(range(min = limits::LOAD_PERCENT.least, max = limits::LOAD_PERCENT.most))]
+    pub load_percent: u32,
     /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
     #[serde(default)]
     pub pin: Vec<CpuSet>,
@@ -126,6 +130,7 @@ impl DomainEntry {
             weight: self.weight,
             ungrouped: self.ungrouped,
             cap_percent: self.cap_percent,
+            load_percent: self.load_percent,
             pin: self.pin.clone(),
             pin_soft: self.pin_soft.clone(),
             host_tasks: self.host_tasks.clone(),

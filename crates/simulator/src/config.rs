@@ -216,6 +216,10 @@ pub struct Domain {
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
     pub cap_percent: u32,
+    /// CPU time that its work asks for, in percent of one pCPU, as declared to `load-weight`; 0: not declared.
+    #[serde(default)]
+    #[schemars(range(min = limits::LOAD_PERCENT.least, max = limits::LOAD_PERCENT.most))]
+    pub load_percent: u32,
     /// The pCPUs that it may use: one set for all its vCPUs, or one for each. Empty: all.
     #[serde(default)]
     pub pin: Vec<CpuSet>,
@@ -280,6 +284,7 @@ impl Domain {
             weight: default_weight(),
             ungrouped: false,
             cap_percent: 0,
+            load_percent: 0,
             pin: vec![],
             pin_soft: vec![],
             host_tasks: None,

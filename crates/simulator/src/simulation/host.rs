@@ -264,6 +264,9 @@ impl Simulation {
             packets: sums.packets - last.packets,
             waits: sums.waits - last.waits,
             late_waits: sums.late_waits - last.late_waits,
+            // Without jitter that is known; what has not begun may turn out shorter.
+            offered_ns: sums.offered_ns.saturating_sub(last.offered_ns),
+            offered_age_ns: sums.offered_age_ns,
         }
     }
 

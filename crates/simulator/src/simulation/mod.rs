@@ -56,6 +56,8 @@ pub struct Simulation {
     single_steps: bool,
     /// Waits longer than this are late.
     late_ns: u64,
+    /// Whether governors want to know what load is offered.
+    wants_offered: bool,
     timer_base: TimerBase,
     /// Sets of pCPUs that vCPUs may use or prefer; the first is [`EVERYWHERE`]. And all their words.
     sets: Vec<Mask>,
@@ -313,6 +315,7 @@ impl Simulation {
             sample_ns: ffi::sy_sample_ns(&parameters),
             single_steps: false,
             late_ns: ffi::sy_late_ns(&parameters),
+            wants_offered: ffi::sy_wants_offered(&parameters),
             timer_base: TimerBase {
                 tick: 0,
                 vcpu: 0,
@@ -430,6 +433,7 @@ impl Simulation {
             // 0 would be "not asked"; 1 ns is less than any credit.
             boost_limit_ns: config.boost.as_ref().map_or(0, |boost| boost.limit.0.max(1)),
             boost_percent: config.boost.as_ref().map_or(0, |boost| boost.ratio_percent.into()),
+            load_percent: config.load_percent.into(),
             ungrouped: config.ungrouped.into(),
         };
         let first_vcpu = self.vcpus.next();

@@ -210,6 +210,16 @@ impl Simulation {
         }
     }
 
+    /// CPU time of the work that has arrived in a domain, if somebody asks and work arrives in all its tasks.
+    fn offered_ns(&self, domain: DomainNumber) -> Option<u64> {
+        let tasks = &self.domains[domain].tasks;
+        if !self.wants_offered || tasks.is_empty() {
+            return None;
+        }
+        let offered = |task| self.tasks[task].program.offered_ns(self.now_ns);
+        Number::range(tasks.clone()).map(offered).sum()
+    }
+
     /// What governors want to know of a domain, from the start up to now.
     pub(super) fn sums(&self, domain: DomainNumber) -> Sample {
         let entry = &self.domains[domain];
@@ -219,6 +229,9 @@ impl Simulation {
             late_waits: entry.late_waits,
             ..Sample::default()
         };
+        if let Some(offered_ns) = self.offered_ns(domain) {
+            (sums.offered_ns, sums.offered_age_ns) = (offered_ns, 1);
+        }
         for vcpu in entry.vcpus() {
             let entry = &self.vcpus[vcpu];
             let open_ns = self.now_ns - entry.since_ns();

@@ -58,23 +58,30 @@ pub(super) struct Program {
     config: Busy,
     threads: Vec<Thread>,
     bursts: Times,
+    /// CPU time of the bursts that have begun.
+    begun_ns: u64,
 }
 
 impl Program {
     pub fn new(config: &Busy, threads: u32) -> Self {
         let threads = vec![Thread::default(); threads as usize];
-        Program { config: config.clone(), threads, bursts: Times::new() }
+        Program { config: config.clone(), threads, bursts: Times::new(), begun_ns: 0 }
+    }
+
+    /// CPU time of the bursts that have arrived and have not begun.
+    fn waiting_ns(&self, now_ns: u64) -> u128 {
+        let Busy { compute, sleep, .. } = self.config;
+        let bursts = |thread: &Thread| {
+            let late_ns = thread.arrival_ns.and_then(|arrival| now_ns.checked_sub(arrival));
+            late_ns.map_or(0, |ns| 1 + u128::from(ns / compute.0.saturating_add(sleep.0).max(1)))
+        };
+        u128::from(compute.0) * self.threads.iter().map(bursts).sum::<u128>()
     }
 
     /// CPU time of the bursts that have arrived and are not done, one that is being done as a whole.
     fn owed_ns(&self, now_ns: u64) -> u128 {
-        let Busy { compute, sleep, .. } = self.config;
-        let bursts = |thread: &Thread| {
-            let late_ns = thread.arrival_ns.and_then(|arrival| now_ns.checked_sub(arrival));
-            let arrived = late_ns.map_or(0, |ns| 1 + ns / compute.0.saturating_add(sleep.0).max(1));
-            u128::from(arrived + u64::from(thread.began_ns.is_some()))
-        };
-        u128::from(compute.0) * self.threads.iter().map(bursts).sum::<u128>()
+        let begun = self.threads.iter().filter(|thread| thread.began_ns.is_some()).count();
+        self.waiting_ns(now_ns) + u128::from(self.config.compute.0) * begun as u128
     }
 }
 
@@ -102,7 +109,14 @@ impl super::Program for Program {
         if sleep.0 == 0 && !backlog && jitter_percent == 0 {
             return Step::Repeat(compute.0);
         }
-        Step::Compute(guest.random.jitter(compute.0, jitter_percent))
+        let compute_ns = guest.random.jitter(compute.0, jitter_percent);
+        self.begun_ns = self.begun_ns.saturating_add(compute_ns);
+        Step::Compute(compute_ns)
+    }
+
+    fn offered_ns(&self, now_ns: u64) -> Option<u64> {
+        let waiting_ns = u64::try_from(self.waiting_ns(now_ns)).unwrap_or(u64::MAX);
+        self.config.backlog.then(|| self.begun_ns.saturating_add(waiting_ns))
     }
 
     fn repeated(&mut self, thread: u32, ends: u64, end_ns: u64) {

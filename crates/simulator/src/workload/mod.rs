@@ -276,6 +276,13 @@ pub(crate) trait Program: Send {
         let _ = (event, outside);
     }
 
+    /// CPU time of the work that has arrived by now, done or not. None: work comes when that before it is done, so that
+    /// nobody knows what would have come.
+    fn offered_ns(&self, now_ns: u64) -> Option<u64> {
+        let _ = now_ns;
+        None
+    }
+
     /// Packets that may wait for the task before more are dropped.
     fn backlog(&self) -> usize {
         usize::MAX

@@ -38,7 +38,7 @@ struct host_domain {
 	struct list_head vcpus;
 	struct list_head in_host;
 	struct timer timer;
-	struct engine_samples samples; /* packets: as dom0 has told */
+	struct engine_samples samples; /* packets and what is offered: as dom0 has told */
 };
 
 /* A cache line of its own: its lock is for the pCPUs that it serves. */

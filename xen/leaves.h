@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * /steelyard: the policy, a leaf per parameter, what each vCPU got, what dom0 asks for its domains and which packets
- * it tells.
+ * /steelyard: the policy, a leaf per parameter, what each vCPU got, what dom0 asks for its domains, and which packets
+ * and loads it tells.
  */
 
 #define VALUE_BYTES 48
@@ -186,20 +186,41 @@ static void cf_check say_packets(struct host_domain *d, unsigned int what, u64 p
 	d->samples.packets = max(packets, d->samples.packets);
 }
 
-/* Xen does not see packets; dom0, which moves them, tells: "DOMAIN PACKETS". */
-static int cf_check packets_write(struct hypfs_entry_leaf *leaf,
-				  XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+/* So many percent of a pCPU its work asks for, from now on. */
+static void cf_check say_load(struct host_domain *d, unsigned int what, u64 percent)
+{
+	d->samples.offered = min(percent, (u64)SY_PERCENT_MAX) * (SY_MILLIONTHS / 100);
+	d->samples.offered_at_ns = NOW();
+}
+
+/* What Xen does not see and dom0 tells: "DOMAIN NUMBER". */
+static int tell_number(XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size,
+		       void (*say)(struct host_domain *d, unsigned int what, u64 value))
 {
 	char text[VALUE_BYTES];
 	const char *rest = text;
-	u64 domain_id, packets;
+	u64 domain_id, number;
 	int result = copy_text(text, from, size);
 
 	if (result)
 		return result;
-	if (!parse_number(&rest, &domain_id) || *rest++ != ' ' || !parse_number(&rest, &packets) || *rest)
+	if (!parse_number(&rest, &domain_id) || *rest++ != ' ' || !parse_number(&rest, &number) || *rest)
 		return -EINVAL;
-	return tell(domain_id, say_packets, 0, packets);
+	return tell(domain_id, say, 0, number);
+}
+
+/* Packets pass through dom0. */
+static int cf_check packets_write(struct hypfs_entry_leaf *leaf,
+				  XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	return tell_number(from, size, say_packets);
+}
+
+/* What lies in a guest only the guest knows, and who asks it. */
+static int cf_check loads_write(struct hypfs_entry_leaf *leaf,
+				XEN_GUEST_HANDLE_PARAM(const_void) from, unsigned int size)
+{
+	return tell_number(from, size, say_load);
 }
 
 static const struct hypfs_funcs packets_funcs = {
@@ -207,6 +228,15 @@ static const struct hypfs_funcs packets_funcs = {
 	.exit = hypfs_node_exit,
 	.read = hypfs_read_leaf,
 	.write = packets_write,
+	.getsize = hypfs_getsize,
+	.findentry = hypfs_leaf_findentry,
+};
+
+static const struct hypfs_funcs loads_funcs = {
+	.enter = hypfs_node_enter,
+	.exit = hypfs_node_exit,
+	.read = hypfs_read_leaf,
+	.write = loads_write,
 	.getsize = hypfs_getsize,
 	.findentry = hypfs_leaf_findentry,
 };
@@ -286,6 +316,7 @@ static HYPFS_DIR_INIT(steelyard_dir, "steelyard");
 static HYPFS_DIR_INIT(parameters_dir, "parameters");
 static HYPFS_STRING_INIT(policy_leaf, "policy");
 static HYPFS_VARSIZE_INIT(packets_leaf, XEN_HYPFS_TYPE_STRING, "packets", VALUE_BYTES, &packets_funcs);
+static HYPFS_VARSIZE_INIT(loads_leaf, XEN_HYPFS_TYPE_STRING, "loads", VALUE_BYTES, &loads_funcs);
 static HYPFS_VARSIZE_INIT(settings_leaf, XEN_HYPFS_TYPE_STRING, "settings", VALUE_BYTES, &settings_funcs);
 static HYPFS_VARSIZE_INIT(statistics_leaf, XEN_HYPFS_TYPE_STRING, "vcpus", 0, &statistics_funcs);
 
@@ -318,12 +349,15 @@ static int __init cf_check steelyard_hypfs_init(void)
 	hypfs_string_set_reference(&statistics_leaf, "");
 	hypfs_string_set_reference(&settings_leaf, "");
 	hypfs_string_set_reference(&packets_leaf, "");
+	hypfs_string_set_reference(&loads_leaf, "");
 	hypfs_add_dir(&hypfs_root, &steelyard_dir, true);
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &settings_leaf, true);
 	if (sy_wants_packets(&policy))
 		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);
+	if (sy_wants_offered(&policy))
+		hypfs_add_leaf(&steelyard_dir, &loads_leaf, true);
 	hypfs_add_dir(&steelyard_dir, &parameters_dir, true);
 	for_each_parameter(add_parameter, NULL);
 	return 0;

@@ -418,6 +418,18 @@ static void happen_to_domain(unsigned int id)
 		destroy_domain(&domains[id]);
 }
 
+/* dom0 tells of a domain, which may not be there, what only it knows. */
+static void tell_leaf(struct hypfs_entry_leaf *leaf)
+{
+	unsigned int id = below(domain_count + 1);
+	char text[64];
+	int result;
+
+	snprintf(text, sizeof(text), below(16) ? "%u %" PRIu64 : "%u x%" PRIu64, id, magnitude());
+	result = leaf->e.funcs->write(leaf, text, strlen(text) + 1);
+	ASSERT(!result || result == -ENOENT || (result == -EINVAL && strchr(text, 'x')));
+}
+
 /* dom0 writes a parameter, with its ends more often than not, or what is none. */
 static void write_leaf(void)
 {
@@ -426,6 +438,8 @@ static void write_leaf(void)
 	char text[64];
 	u64 value;
 
+	if (leaf->e.funcs == &packets_funcs || leaf->e.funcs == &loads_funcs)
+		tell_leaf(leaf);
 	if (leaf->e.funcs != &parameter_funcs)
 		return;
 	parameter = parameter_leaf(&leaf->e)->parameter;

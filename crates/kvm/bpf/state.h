@@ -66,7 +66,7 @@ struct domain {
 	struct list vcpus;
 	struct link link; /* in the order in which accounting visits domains, or among the free ones */
 	s32 pid; /* of the process; 0: a free slot */
-	struct engine_samples samples; /* packets: by the loader */
+	struct engine_samples samples; /* packets and what is offered: by the loader */
 } OWN_LINE;
 
 struct queue {

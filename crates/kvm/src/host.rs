@@ -13,7 +13,9 @@ use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, ProgramInput, ProgramMut, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
-use steelyard_policy::ffi::{Settings, sy_queue_pcpus_max, sy_scope, sy_wants_packets};
+use steelyard_policy::ffi::{
+    Settings, sy_queue_pcpus_max, sy_scope, sy_wants_offered, sy_wants_packets,
+};
 use steelyard_policy::{Parameter, Policy, governors};
 use steelyard_recording::Packets;
 
@@ -36,6 +38,9 @@ const ASK: Duration = Duration::from_secs(1);
 /// Where control groups are mounted.
 pub const GROUPS: &str = "/sys/fs/cgroup";
 
+/// In a percent.
+const MILLIONTHS: u64 = 10_000;
+
 /// Instead of a pCPU's number, as in `bpf/state.h`.
 const NO_PCPU: u16 = 0xffff;
 
@@ -46,6 +51,8 @@ pub struct Options {
     pub verbose: bool,
     /// The file of `steelyard kvm set`; it need not be there.
     pub settings: PathBuf,
+    /// What load domains are offered; it need not be there.
+    pub loads: PathBuf,
     /// For tests of what happens then: tasks of this name are lost.
     #[cfg(feature = "faults")]
     pub lose: String,
@@ -90,7 +97,7 @@ impl Scheduler {
     ) -> Result<Scheduler, KvmError> {
         privilege::raise().map_err(KvmError::Privileged)?;
         check::host()?;
-        let mut wanted = Wanted::new(options.settings.clone());
+        let mut wanted = Wanted::new(options.settings.clone(), options.loads.clone());
         wanted.look(&[], &tell);
         let policy = wanted.policy(given);
         let mut program = load(&policy, options)?;
@@ -265,7 +272,34 @@ impl Scheduler {
                 self.tell(pid, asked)?;
             }
         }
+        self.tell_loads();
         Ok(())
+    }
+
+    /// Tells the program what load its domains are offered.
+    fn tell_loads(&mut self) {
+        if !sy_wants_offered(self.policy.parameters()) {
+            return;
+        }
+        let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() else { return };
+        let now_ns = now_ns();
+        for domain in &mut state.domains {
+            // SAFETY: the pointer is to a field of the map's memory, which the kernel changes.
+            let pid = unsafe { ptr::read_volatile(&raw const domain.pid) };
+            let name = self.names.get(&pid);
+            let Some((percent, age)) = name.and_then(|name| self.wanted.load(name)) else {
+                continue;
+            };
+            let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            // SAFETY: as in `tell_packets`.
+            unsafe {
+                let samples = &raw mut domain.samples;
+                ptr::write_volatile(&raw mut (*samples).offered, MILLIONTHS * u64::from(percent));
+                // 0 would be never.
+                let at_ns = now_ns.saturating_sub(age_ns).max(1);
+                ptr::write_volatile(&raw mut (*samples).offered_at_ns, at_ns);
+            }
+        }
     }
 
     /// Asks this of the domain of a process; it may have ended.

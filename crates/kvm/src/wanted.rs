@@ -8,12 +8,15 @@ use std::fs::{File, Metadata};
 use std::io::{self, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use steelyard_boundary::input::Input;
 use steelyard_boundary::text::told;
 use steelyard_policy::Policy;
 use steelyard_policy::ffi::Settings;
-use steelyard_scenario::{DomainSettings, HostSettings, Source, libvirt_settings, parse_settings};
+use steelyard_scenario::{
+    DomainSettings, HostSettings, Loads, Source, libvirt_settings, parse_loads, parse_settings,
+};
 
 /// Where `steelyard kvm set` and `change` keep what they are told, unless they are told where.
 pub const SETTINGS: &str = "/etc/steelyard/kvm.toml";
@@ -28,19 +31,29 @@ pub struct Wanted {
     descriptions: PathBuf,
     /// By the names of domains.
     described: HashMap<String, Watched<DomainSettings>>,
+    /// What load domains are offered: no setting, but told in the same way.
+    loads_file: PathBuf,
+    loads: Watched<Loads>,
 }
 
 impl Wanted {
     /// Nothing has been read yet.
-    pub fn new(file: PathBuf) -> Wanted {
-        let descriptions = LIBVIRT.into();
-        Wanted { file, set: Watched::default(), descriptions, described: HashMap::new() }
+    pub fn new(file: PathBuf, loads_file: PathBuf) -> Wanted {
+        Wanted {
+            file,
+            set: Watched::default(),
+            descriptions: LIBVIRT.into(),
+            described: HashMap::new(),
+            loads_file,
+            loads: Watched::default(),
+        }
     }
 
     /// Reads what has changed; these are the domains. What could not be read is told, once, and what held before goes
     /// on.
     pub fn look(&mut self, domains: &[String], complain: &dyn Fn(&str)) {
         self.set.look(&self.file, parse_settings, complain);
+        self.loads.look(&self.loads_file, parse_loads, complain);
         self.described.retain(|name, _| domains.contains(name));
         // libvirt's names have no slash.
         for name in domains.iter().filter(|name| !name.contains('/')) {
@@ -61,6 +74,14 @@ impl Wanted {
         let described = self.described.get(domain).map(|it| &it.value);
         let set = self.set.value.domains.get(domain);
         described.into_iter().chain(set).fold(others, |others, asked| asked.over(others))
+    }
+
+    /// The load that a domain is offered, in percent of one pCPU, and how long ago that was written.
+    pub fn load(&self, domain: &str) -> Option<(u32, Duration)> {
+        let percent = *self.loads.value.get(domain)?;
+        let written = self.loads_file.metadata().and_then(|file| file.modified()).ok()?;
+        // A clock may have been set back.
+        Some((percent, written.elapsed().unwrap_or_default()))
     }
 }
 
@@ -141,7 +162,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let wanted = Wanted {
                 descriptions: directory.path().to_owned(),
-                ..Wanted::new(directory.path().join("kvm.toml"))
+                ..Wanted::new(directory.path().join("kvm.toml"), directory.path().join("loads"))
             };
             Host { directory, wanted, said: RefCell::default() }
         }
@@ -184,6 +205,28 @@ mod tests {
         fs::remove_file(host.directory.path().join("kvm.toml")).unwrap();
         assert_eq!(host.asked(), (100, 0));
         assert!(host.said.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_load_is_as_old_as_its_file() {
+        let mut host = Host::new();
+        let mut load = |host: &mut Host| {
+            host.asked();
+            host.wanted.load("web").map(|(percent, age)| (percent, age.as_secs()))
+        };
+        assert_eq!(load(&mut host), None);
+        host.write("loads", "web 60\nbatch 20\n");
+        let file = File::options().append(true).open(host.directory.path().join("loads")).unwrap();
+        let hour = Duration::from_secs(3600);
+        file.set_modified(std::time::SystemTime::now() - hour).unwrap();
+        let (percent, age_s) = load(&mut host).unwrap();
+        assert_eq!(percent, 60);
+        assert!(age_s >= 3600, "{age_s}");
+        // What cannot be read leaves what was told, and how long ago that was nobody else says.
+        host.write("loads", "web");
+        assert_eq!(load(&mut host).unwrap().0, 60);
+        fs::remove_file(host.directory.path().join("loads")).unwrap();
+        assert_eq!(load(&mut host), None);
     }
 
     #[test]

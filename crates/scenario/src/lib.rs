@@ -12,6 +12,7 @@ mod host;
 mod import;
 mod known;
 mod load;
+mod loads;
 mod priority;
 mod recording;
 mod rest;
@@ -28,6 +29,7 @@ pub use load::{
     LabelledPolicy, Loaded, MAX_EVENTS, MAX_RUN_BYTES, Options, OwnScheduler, load, load_text,
     policy,
 };
+pub use loads::{LOADS, Loads, parse_loads};
 pub use priority::weight_of_niceness;
 pub use settings::{
     DomainSettings, HostSettings, PolicySettings, SettingsOfDomains, parse_settings, read_settings,

@@ -12,6 +12,7 @@ use sd_notify::{NotifyState, notify};
 use steelyard_boundary::output::Output;
 use steelyard_kvm::{Finding, KvmError, Options, SETTINGS, Scheduler, check, status};
 use steelyard_policy::Parameter;
+use steelyard_scenario::LOADS;
 use steelyard_scenario::{Diagnostic, HostSettings, Source, read_settings, write_settings};
 
 use crate::arguments::Offering;
@@ -42,6 +43,10 @@ pub enum Command {
         /// What `set` and `change` keep; it need not be there.
         #[arg(long, value_name = "FILE", default_value = SETTINGS)]
         settings: PathBuf,
+        /// What load VMs are offered, for `load-weight`: a line `VM PERCENT` for each, in percent of one CPU, written anew
+        /// before it is too old; it need not be there.
+        #[arg(long, value_name = "FILE", default_value = LOADS)]
+        loads: PathBuf,
         /// Print what libbpf and the kernel's verifier say.
         #[arg(short, long)]
         verbose: bool,
@@ -65,7 +70,7 @@ pub enum Command {
     /// started later. It goes before what control groups and libvirt say.
     ///
     /// Settings: weight, cap_percent, slice, sedf.period, sedf.slice, sedf.extra_time, boost.limit,
-    /// boost.ratio_percent, ungrouped. Times have a unit, such as "5 ms".
+    /// boost.ratio_percent, load_percent, ungrouped. Times have a unit, such as "5 ms".
     #[command(after_help = "Examples:\n  steelyard kvm set web weight=512 slice=\"5 ms\"\n  \
         steelyard kvm set web sedf.period=\"20 ms\" sedf.slice=\"5 ms\"\n  \
         steelyard kvm set web slice=")]
@@ -114,6 +119,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             policy,
             set,
             settings,
+            loads,
             verbose,
             #[cfg(feature = "faults")]
             lose,
@@ -122,6 +128,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let options = Options {
                 verbose: *verbose,
                 settings: settings.clone(),
+                loads: loads.clone(),
                 #[cfg(feature = "faults")]
                 lose: lose.clone(),
             };

@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Subcommand;
 use steelyard_apply::{KnobError, xen_domains};
 use steelyard_policy::{Parameter, Policy, Settings, settings};
-use steelyard_scenario::{DomainSettings, Source, did_you_mean};
+use steelyard_scenario::{DomainSettings, LOADS, Source, did_you_mean, parse_loads};
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::arguments::interval;
@@ -28,7 +28,7 @@ pub enum Command {
     /// It holds at once, and until the domain ends; `xl` and domain configurations set weights and caps as well.
     ///
     /// Settings: weight, cap_percent, slice, sedf.period, sedf.slice, sedf.extra_time, boost.limit,
-    /// boost.ratio_percent, ungrouped. Times have a unit, such as "5 ms".
+    /// boost.ratio_percent, load_percent, ungrouped. Times have a unit, such as "5 ms".
     #[command(after_help = "Examples:\n  steelyard xen set web weight=512 slice=\"5 ms\"\n  \
         steelyard xen set web sedf.period=\"20 ms\" sedf.slice=\"5 ms\"\n  \
         steelyard xen set web slice=")]
@@ -49,13 +49,17 @@ pub enum Command {
         #[arg(value_name = "KEY=VALUE")]
         changed: Vec<String>,
     },
-    /// Tell the scheduler what each domain receives from the network, until Ctrl-C.
+    /// Tell the scheduler what each domain receives from the network, and what load it is offered, until Ctrl-C.
     ///
-    /// Packets pass through dom0, where Xen does not see them; `app-slice` is the governor that wants them.
+    /// Packets pass through dom0, where Xen does not see them; `app-slice` is the governor that wants them. What load a
+    /// domain is offered a file says, for `load-weight`.
     Feed {
         /// Time from one look to the next, such as 500ms: no more than that from one judgement to the next.
         #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
         interval: Nanoseconds,
+        /// A line `DOMAIN PERCENT` for each domain, in percent of one CPU; told each time that it was written anew.
+        #[arg(long, value_name = "FILE", default_value = LOADS)]
+        loads: PathBuf,
         /// Another /sys.
         #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
         sys: PathBuf,
@@ -67,13 +71,19 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     match command {
         Command::Set { domain, asked } => set(policy.trim(), domain.as_deref(), asked),
         Command::Parameters { changed } => parameters(policy.trim(), changed),
-        Command::Feed { interval, sys } => {
-            // The scheduler has a place for them if one of its governors wants them.
-            if read(PACKETS).is_err() {
-                let error = format!("{} wants no packets", policy.trim());
+        Command::Feed { interval, loads, sys } => {
+            // The scheduler has a place for what one of its governors wants.
+            let mut feeder = Feeder {
+                sys: read(PACKETS).is_ok().then_some(sys),
+                loads: read(LOADS_LEAF).is_ok().then_some(loads),
+                ..Feeder::default()
+            };
+            if feeder.sys.is_none() && feeder.loads.is_none() {
+                let error = format!("{} wants neither packets nor loads", policy.trim());
                 return Err(Failure::System { what: WHAT, error });
             }
-            interrupt.until_asked(|asked| feed(sys, Duration::from_nanos(interval.0), asked));
+            let interval = Duration::from_nanos(interval.0);
+            interrupt.until_asked(|asked| feeder.feed(interval, asked));
             Ok(())
         }
     }
@@ -176,31 +186,75 @@ fn parameters(policy: &str, changed: &[String]) -> Result<(), Failure> {
 }
 
 const PACKETS: &str = "packets";
+const LOADS_LEAF: &str = "loads";
 /// So soon it ends when it is asked to.
 const ATTENTION: Duration = Duration::from_millis(50);
 
-fn feed(sys: &Path, interval: Duration, asked: &AtomicBool) {
-    let (mut last, mut refused) = (BTreeMap::new(), BTreeSet::new());
-    while !asked.load(Ordering::Relaxed) {
-        let due = Instant::now() + interval;
-        let now = received(sys);
-        for (id, packets) in &now {
-            if last.get(id) == Some(packets) {
-                continue;
-            }
-            // It has ended a moment ago, or another scheduler has it.
-            if let Err(error) = write(PACKETS, &format!("{id} {packets}"))
-                && refused.insert(*id)
-            {
-                terminal::note(&format!(
-                    "domain {id} is not told of: {}",
-                    error.message().unwrap_or_default()
-                ));
+/// What tells the scheduler what only dom0 knows.
+#[derive(Default)]
+struct Feeder<'a> {
+    /// Where packets are counted, and what was told of them.
+    sys: Option<&'a Path>,
+    packets: BTreeMap<u32, u64>,
+    /// The file of loads, and when that was written of which was told.
+    loads: Option<&'a Path>,
+    written: Option<SystemTime>,
+    /// Domains of which was said that nothing can be told.
+    refused: BTreeSet<u32>,
+}
+
+impl Feeder<'_> {
+    fn feed(&mut self, interval: Duration, asked: &AtomicBool) {
+        while !asked.load(Ordering::Relaxed) {
+            let due = Instant::now() + interval;
+            self.tell_packets();
+            self.tell_loads();
+            while !asked.load(Ordering::Relaxed) && Instant::now() < due {
+                thread::sleep(ATTENTION.min(due.saturating_duration_since(Instant::now())));
             }
         }
-        last = now;
-        while !asked.load(Ordering::Relaxed) && Instant::now() < due {
-            thread::sleep(ATTENTION.min(due.saturating_duration_since(Instant::now())));
+    }
+
+    fn tell_packets(&mut self) {
+        let Some(sys) = self.sys else { return };
+        let now = received(sys);
+        for (&id, &packets) in &now {
+            if self.packets.get(&id) != Some(&packets) {
+                self.tell(PACKETS, id, packets);
+            }
+        }
+        self.packets = now;
+    }
+
+    /// If the file was written since: what is not told again gets old.
+    fn tell_loads(&mut self) {
+        let Some(path) = self.loads else { return };
+        let written = path.metadata().and_then(|file| file.modified()).ok();
+        if written == self.written || written.is_none() {
+            return;
+        }
+        self.written = written;
+        let loads = Source::read(path).and_then(|source| parse_loads(&source));
+        let ids = xen_domains();
+        let (loads, ids) = match (loads, ids) {
+            (Ok(loads), Ok(ids)) => (loads, ids),
+            (Err(error), _) => return terminal::note(&error.to_string()),
+            (_, Err(error)) => return terminal::note(&error.to_string()),
+        };
+        for (name, id) in ids {
+            if let Some(&percent) = loads.get(&name) {
+                self.tell(LOADS_LEAF, id, percent.into());
+            }
+        }
+    }
+
+    fn tell(&mut self, leaf: &str, id: u32, number: u64) {
+        // It has ended a moment ago, or another scheduler has it.
+        if let Err(error) = write(leaf, &format!("{id} {number}"))
+            && self.refused.insert(id)
+        {
+            let why = error.message().unwrap_or_default();
+            terminal::note(&format!("domain {id} is not told of: {why}"));
         }
     }
 }

@@ -193,11 +193,42 @@ fn wait_for(is_so: impl Fn() -> bool) {
 }
 
 #[test]
+fn loads_are_told_each_time_that_they_are_written() {
+    let host = Host::new();
+    host.files.put("hypfs/loads", "");
+    host.files.put("hypfs/calls", "");
+    let file = host.files.path("loads");
+    let write = |text: &str| {
+        fs::write(file.with_extension("new"), text).unwrap();
+        fs::rename(file.with_extension("new"), &file).unwrap();
+    };
+    write("web 60\nbatch 250\nanother 5\n");
+    let arguments = ["feed", "--interval", "10ms", "--loads", file.to_str().unwrap()];
+    let mut feed = host.command(&arguments).spawn().unwrap();
+    let told = |line: &str| host.read("calls").lines().filter(|&call| call == line).count();
+    wait_for(|| {
+        told("write /steelyard/loads 12 250") == 1 && told("write /steelyard/loads 3 60") == 1
+    });
+    // The same load is news all the same.
+    write("web 60");
+    wait_for(|| told("write /steelyard/loads 3 60") == 2);
+    write("web 70");
+    wait_for(|| told("write /steelyard/loads 3 70") == 1);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&feed),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert!(feed.wait().unwrap().success());
+    assert_eq!(told("write /steelyard/loads 12 250"), 1);
+}
+
+#[test]
 fn packets_are_told_as_they_come_until_it_is_ended() {
     let host = Host::new();
     let sys = host.files.path("sys");
     let arguments = ["feed", "--interval", "10ms", "--sys", sys.to_str().unwrap()];
-    host.refuses(&arguments, 1, "credit2@xen-4.20+load-weight wants no packets");
+    host.refuses(&arguments, 1, "credit2@xen-4.20+load-weight wants neither packets nor loads");
     host.files.put("hypfs/packets", "");
     let put = |interface: &str, packets: &str| {
         let directory = format!("sys/class/net/{interface}/statistics");

@@ -627,6 +627,12 @@ static void happen(void)
 		start(do_ask, 0, t, 0);
 		if (domains_used)
 			domains[below(domains_used)].samples.packets += magnitude() >> 20;
+		if (!below(64) && domains_used) {
+			struct engine_samples *samples = &domains[below(domains_used)].samples;
+
+			samples->offered = magnitude();
+			samples->offered_at_ns = magnitude();
+		}
 		break;
 	case 3:
 		start(do_yield, busy, NULL, 0);

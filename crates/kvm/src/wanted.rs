@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_load_is_as_old_as_its_file() {
         let mut host = Host::new();
-        let mut load = |host: &mut Host| {
+        let load = |host: &mut Host| {
             host.asked();
             host.wanted.load("web").map(|(percent, age)| (percent, age.as_secs()))
         };

@@ -189,7 +189,11 @@ proptest! {
         least in 0..=100u64,
         most in 100..=2000u64,
         samples in prop::collection::vec(
-            prop::collection::vec((any::<u64>(), 0..=64u32, any::<u64>(), 0..=64u32, any::<u64>(), any::<u64>()), 4), 1..20),
+            prop::collection::vec(
+                (any::<u64>(), 0..=64u32, any::<u64>(), 0..=64u32, any::<u64>(), any::<u64>()), 4,
+            ),
+            1..20,
+        ),
     ) {
         let (smoothing, least_text, most_text) =
             (smoothing.to_string(), least.to_string(), most.to_string());

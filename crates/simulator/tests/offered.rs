@@ -2,6 +2,8 @@
 //! The load that guests are offered, as governors are told of it: by load-weight's shares, which follow it whatever was
 //! received.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{S, no_costs, policy, run};

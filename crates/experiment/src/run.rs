@@ -55,15 +55,15 @@ impl Variant {
 }
 
 /// Runs experiments with so many seeds, at least one, on the threads of rayon's current pool. After
-/// each run `progress` is told what it cost ([`Experiment::work`]).
+/// each run `progress` is told what it cost ([`Experiment::work`]), and may end it all.
 ///
 /// # Errors
-/// A setup that cannot be simulated.
-pub fn run(
+/// A setup that cannot be simulated, or that of `progress`.
+pub fn run<E: From<Diagnostic> + Send>(
     experiments: &[Experiment],
     seeds: u64,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Result<Vec<Outcome>, Diagnostic> {
+    progress: &(dyn Fn(u64) -> Result<(), E> + Sync),
+) -> Result<Vec<Outcome>, E> {
     let seeds = FIRST_SEED..FIRST_SEED + seeds.max(1);
     let jobs: Vec<_> = experiments
         .iter()
@@ -72,10 +72,10 @@ pub fn run(
         .collect();
     let samples = jobs.par_iter().with_max_len(1).map(|(name, (metrics, variant), seed)| {
         let sample = sample(name, metrics, variant, *seed)?;
-        progress(variant.work());
+        progress(variant.work())?;
         Ok(sample)
     });
-    let samples = samples.collect::<Result<Vec<_>, Diagnostic>>()?;
+    let samples = samples.collect::<Result<Vec<_>, E>>()?;
     let mut of_variants = samples.chunks((seeds.end - seeds.start) as usize).filter_map(summarise);
     Ok(experiments
         .iter()

@@ -5,16 +5,15 @@ use steelyard_advise::{Question, Toolstack, advise, text};
 use steelyard_boundary::output::Output;
 use steelyard_boundary::text::told;
 use steelyard_policy::Policy;
+use steelyard_run::{FIRST_SEED, RunError, Simulator, Watch, own, own_label, pool, within_memory};
 use steelyard_scenario::load;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
-use crate::arguments::Advise;
-use crate::compare::{FIRST_SEED, pool, within_memory};
+use crate::arguments::{Advise, options};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::simulate::{Simulator, options, own, own_label};
-use crate::terminal;
+use crate::terminal::{self, Bar};
 
 /// Seeds where neither input nor command line asks for more: fewer say nothing of chance.
 const LEAST_SEEDS: u32 = 3;
@@ -35,20 +34,17 @@ pub fn run(arguments: &Advise, interrupt: &Interrupt) -> Result<(), Failure> {
         toolstack: Toolstack::of(now.policy.discipline().name),
     };
     let pool = pool(within_memory(arguments.simulated.threads, std::slice::from_ref(&input)))?;
-    let simulator = Simulator { pool, bar: terminal::bar(), name: &input.name };
-    let bar = &simulator.bar;
-    interrupt.set_bar(bar);
-    let mut simulate = |hosts: &[(&Setup, &Policy)]| -> Result<Vec<Vec<Run>>, Failure> {
-        bar.reset();
-        bar.set_length(hosts.len() as u64 * u64::from(seeds));
-        bar.set_message("Simulating");
+    let bar = Bar::new(interrupt);
+    let simulator = Simulator { pool: &pool, watch: &bar, name: &input.name };
+    let mut simulate = |hosts: &[(&Setup, &Policy)]| -> Result<Vec<Vec<Run>>, RunError> {
+        bar.begin("Simulating", Some(hosts.len() as u64 * u64::from(seeds)));
         simulator.run(hosts, FIRST_SEED..FIRST_SEED + u64::from(seeds), |simulation| {
             simulation.run_until(input.length.0);
             simulation.measure()
         })
     };
     let advice = advise(&question, &mut simulate)?;
-    bar.finish_and_clear();
+    bar.clear();
     if let Some(plan) = plan {
         write(&plan, advice.to_apply(), interrupt)?;
     }

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use steelyard_run::{MOST_SETTINGS, MOST_THREADS};
+use steelyard_scenario::Options;
 use steelyard_simulator::limits;
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_tune::Vary;
@@ -21,9 +23,6 @@ use crate::reproduce::{self, SEEDS, UNEXPECTED};
 macro_rules! examples {
     ($($line:literal)*) => { concat!("\x1b[1m\x1b[4mExamples:\x1b[0m", $("\n  ", $line,)*) };
 }
-
-/// Threads at most: of more no run is faster, and a host can run out of them.
-pub const MOST_THREADS: usize = 1024;
 
 const EXIT_CODES: &str = "\x1b[1m\x1b[4mExit codes:\x1b[0m
   0  done
@@ -219,7 +218,7 @@ fn threads() -> impl TypedValueParser<Value = NonZeroUsize> {
 
 /// Settings that a search tries: one at least, that of the host as it is.
 fn settings() -> impl TypedValueParser<Value = u32> {
-    clap::value_parser!(u32).range(1..=5000)
+    clap::value_parser!(u32).range(1..=MOST_SETTINGS.into())
 }
 
 /// How inputs are simulated.
@@ -252,6 +251,17 @@ pub struct Simulated {
     /// Runs at a time, at most 1024; without it one per CPU. It changes no result.
     #[arg(short = 'j', long, value_name = "N", value_parser = threads())]
     pub threads: Option<NonZeroUsize>,
+}
+
+/// How to load an input of which the host as it is matters.
+pub fn options(simulated: &Simulated) -> Options {
+    Options {
+        policies: simulated.own.iter().cloned().collect(),
+        seeds: simulated.seeds.map(u32::from),
+        set: simulated.set.clone(),
+        own: simulated.own.clone(),
+        host: simulated.host.clone(),
+    }
 }
 
 /// Run inputs under several policies and show who is served best.

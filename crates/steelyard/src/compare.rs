@@ -1,34 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steelyard compare`: every policy with every seed on every input, in parallel, in an order that
-//! does not depend on the threads.
+//! `steelyard compare`: every policy with every seed on every input (crate `steelyard-run`), and the files of it.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
+use std::path::Path;
 
-use indicatif::ProgressBar;
-use rayon::ThreadPool;
-use rayon::prelude::*;
 use steelyard_boundary::output::Output;
 use steelyard_boundary::text::told;
-use steelyard_report::{
-    COMPARISON_FILES, Comparison, PolicySummary, ReplayError, Results, RunTrace, Style, overview,
-    table, write_all,
-};
-use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, MAX_RUN_BYTES, Options, load};
-use steelyard_simulator::Simulation;
-use steelyard_simulator::measure::Run;
-use steelyard_simulator::units::Nanoseconds;
+use steelyard_report::{COMPARISON_FILES, Style, overview, table, write_all};
+use steelyard_run::{check_own, pool, trace_worst_waits, within_memory};
+use steelyard_scenario::{Options, load};
 
-use crate::arguments::{Compare, MOST_THREADS};
+use crate::arguments::{Compare, options};
 use crate::change;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::simulate::options;
-use crate::terminal;
-
-/// Seeds are numbered from here.
-pub const FIRST_SEED: u64 = 1;
+use crate::terminal::{self, Bar};
 
 pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(recordings) = change::wanted(arguments)? {
@@ -45,36 +30,20 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     let recordings: Vec<_> = inputs.iter().flat_map(|input| input.recordings.clone()).collect();
     let out = out.map(|out| out.beside(&recordings)).transpose()?;
     let pool = pool(within_memory(arguments.simulated.threads, &inputs))?;
-    let bar = terminal::bar();
-    interrupt.set_bar(&bar);
+    let bar = Bar::new(interrupt);
 
-    let jobs = inputs.iter().enumerate().flat_map(|(number, input)| every_run(number, input));
-    bar.set_message("Simulating");
-    let runs = run_all(&pool, &bar, jobs.collect(), |job, mut simulation| Run {
-        policy: job.policy.label.clone(),
-        ..simulation.measure()
-    })?;
-    let results = results(&arguments.inputs, &inputs, runs);
-
+    let sources: Vec<_> = arguments.inputs.iter().map(|path| file_name(path)).collect();
+    let results = steelyard_run::compare(&sources, &inputs, &pool, &bar)?;
     if let Some(out) = &out {
-        let jobs = inputs.iter().enumerate().flat_map(|(number, input)| {
-            around_worst_waits(number, input, &results.comparisons[number])
-        });
-        bar.set_message("Tracing the worst waits");
-        let traces = run_all(&pool, &bar, jobs.collect(), |job, mut simulation| RunTrace {
-            comparison: job.comparison,
-            policy: job.policy.label.clone(),
-            seed: job.seed,
-            trace: simulation.take_trace(),
-        })?;
-        terminal::set_unmeasured(&bar, "Writing");
+        let traces = trace_worst_waits(&inputs, &results, &pool, &bar)?;
+        bar.set_unmeasured("Writing");
         interrupt.while_writing(|asked| Ok(write_all(out, &results, &traces, asked)?))?;
-        bar.finish_and_clear();
+        bar.clear();
         for path in out.paths() {
             terminal::note(&format!("wrote {}", told(path)));
         }
     }
-    bar.finish_and_clear();
+    bar.clear();
 
     if arguments.json {
         let mut text = vec![];
@@ -90,285 +59,6 @@ pub fn run(arguments: &Compare, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// Nobody's scheduler was recorded but that of a recording.
-fn check_own(own: Option<&str>, inputs: &[Loaded]) -> Result<(), Failure> {
-    if own.is_some()
-        && let Some(input) = inputs.iter().find(|input| input.recorded.is_none())
-    {
-        let message = "`--own` says what scheduled a recorded host, and this is no recording";
-        let help =
-            "leave `--own` out, or compare recordings alone; `--policy` says what to simulate";
-        return Err(Diagnostic::of_file(&input.name, message).with_help(help).into());
-    }
-    Ok(())
-}
-
-/// So many runs at a time as wanted, one per CPU if nobody says, but no more than there is memory for: that of
-/// the largest that is not refused.
-pub fn within_memory(wanted: Option<NonZeroUsize>, inputs: &[Loaded]) -> Option<NonZeroUsize> {
-    let each = inputs.iter().map(|input| input.setup.estimated_memory(input.length)).max();
-    let most = usize::try_from(MAX_RUN_BYTES / each.unwrap_or(1).max(1)).unwrap_or(usize::MAX);
-    let wanted = wanted.or_else(|| available_parallelism().ok())?;
-    NonZeroUsize::new(usize::from(wanted).min(most).max(1))
-}
-
-/// Threads to run simulations on: so many, or one per CPU.
-pub fn pool(threads: Option<NonZeroUsize>) -> Result<ThreadPool, Failure> {
-    // Not what rayon takes from the environment, which nothing bounds.
-    let threads = threads.or(available_parallelism().ok()).map_or(1, usize::from);
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.min(MOST_THREADS))
-        .build()
-        .map_err(|error| Failure::System { what: "start threads", error: error.to_string() })
-}
-
-/// One simulation.
-struct Job<'a> {
-    /// Index of the input.
-    comparison: usize,
-    input: &'a Loaded,
-    policy: &'a LabelledPolicy,
-    seed: u64,
-    end_ns: u64,
-    /// Beginning of what is traced, up to the end.
-    trace_from_ns: Option<u64>,
-}
-
-/// By policy, then by seed.
-fn every_run(comparison: usize, input: &Loaded) -> impl Iterator<Item = Job<'_>> {
-    input.policies.iter().flat_map(move |policy| {
-        seeds(input).map(move |seed| Job {
-            comparison,
-            input,
-            policy,
-            seed,
-            end_ns: input.length.0,
-            trace_from_ns: None,
-        })
-    })
-}
-
-fn seeds(input: &Loaded) -> impl Iterator<Item = u64> + use<> {
-    (FIRST_SEED..).take(input.seeds as usize)
-}
-
-/// The first seed of every policy once more, as far as needed to see its worst wait.
-fn around_worst_waits<'a>(
-    comparison: usize,
-    input: &'a Loaded,
-    measured: &Comparison,
-) -> Vec<Job<'a>> {
-    let job = |policy: &'a LabelledPolicy| {
-        let run = measured.runs_of(&policy.label).find(|run| run.seed == FIRST_SEED)?;
-        let (start_ns, end_ns) = window(run);
-        Some(Job {
-            comparison,
-            input,
-            policy,
-            seed: run.seed,
-            end_ns,
-            trace_from_ns: Some(start_ns),
-        })
-    };
-    input.policies.iter().filter_map(job).collect()
-}
-
-/// A trace covers no more than this, and no more switches than about so many: it is to be looked at.
-const MOST_TRACED_NS: u64 = 1_000_000_000;
-const MOST_TRACED_SWITCHES: u64 = 50_000;
-
-/// The time around the worst wait of a run, from beginning to end: with the wait in the middle, or,
-/// if it does not fit, with its end. Waits for a CPU come before those for a cap or reservation.
-fn window(run: &Run) -> (u64, u64) {
-    let vcpus = run.domains.iter().flat_map(|domain| &domain.vcpus);
-    let worst = vcpus
-        .filter_map(|vcpu| Some((vcpu.time.parked_ns == 0, vcpu.time.waits.worst.as_ref()?)))
-        .max_by_key(|(unparked, wait)| (*unparked, wait.length_ns))
-        .map(|(_, wait)| wait.clone())
-        .unwrap_or_default();
-    let switches_ns = u128::from(run.elapsed_ns) * u128::from(MOST_TRACED_SWITCHES)
-        / u128::from(run.scheduling_events.switches.max(1));
-    let length_ns = switches_ns.min(MOST_TRACED_NS.min(run.elapsed_ns).into()) as u64;
-    let shown_ns = worst.length_ns.min(length_ns / 10 * 9);
-    let end_ns = (worst.start_ns + worst.length_ns)
-        .saturating_add((length_ns - shown_ns) / 2)
-        .clamp(length_ns, run.elapsed_ns);
-    (end_ns - length_ns, end_ns)
-}
-
-/// Runs all jobs, with the results in their order.
-fn run_all<'a, T: Send>(
-    pool: &ThreadPool,
-    bar: &ProgressBar,
-    jobs: Vec<Job<'a>>,
-    result: impl Fn(&Job<'a>, Simulation) -> T + Sync,
-) -> Result<Vec<T>, Failure> {
-    bar.reset();
-    bar.set_length(jobs.iter().map(Job::work).sum());
-    pool.install(|| {
-        jobs.par_iter().with_max_len(1).map(|job| Ok(result(job, job.simulate(bar)?))).collect()
-    })
-}
-
-/// Steps in which progress is shown.
-const STEPS: u64 = 100;
-
-impl Job<'_> {
-    /// What it costs, for the progress bar.
-    fn work(&self) -> u64 {
-        let events = self.input.setup.estimated_events(Nanoseconds(self.end_ns));
-        u64::try_from(events).unwrap_or(u64::MAX / 2).max(STEPS) / STEPS * STEPS
-    }
-
-    fn simulate(&self, bar: &ProgressBar) -> Result<Simulation, Failure> {
-        let mut simulation = Simulation::new(&self.input.setup, &self.policy.policy, self.seed)
-            .map_err(|error| Diagnostic::of_file(&self.input.name, error.to_string()))?;
-        if let Some(start_ns) = self.trace_from_ns {
-            simulation.trace(start_ns, self.end_ns);
-        }
-        let step_ns = self.end_ns.div_ceil(STEPS);
-        for step in 1..=STEPS {
-            simulation.run_until(step_ns.saturating_mul(step).min(self.end_ns));
-            bar.inc(self.work() / STEPS);
-        }
-        Ok(simulation)
-    }
-}
-
-fn results(paths: &[PathBuf], inputs: &[Loaded], runs: Vec<Run>) -> Results {
-    let mut runs = runs.into_iter();
-    let comparisons = paths.iter().zip(inputs).map(|(path, input)| {
-        let recorded = input.recorded.iter();
-        let policies = recorded
-            .clone()
-            .map(|_| PolicySummary::recorded())
-            .chain(input.policies.iter().map(|p| PolicySummary::new(&p.label, &p.policy)))
-            .collect();
-        let mut comparison = Comparison::new(
-            &input.name,
-            file_name(path),
-            input.length.0,
-            seeds(input).collect(),
-            &input.setup,
-            policies,
-        );
-        let count = input.policies.len() * input.seeds as usize;
-        comparison.runs.extend(recorded.cloned().chain(runs.by_ref().take(count)));
-        comparison.assumed.clone_from(&input.assumed);
-        comparison.described.clone_from(&input.known);
-        comparison.replay_error = input
-            .own
-            .as_ref()
-            .and_then(|own| ReplayError::of(&comparison, &own.label, own.assumed));
-        comparison
-    });
-    Results::new(comparisons.collect())
-}
-
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use steelyard_scenario::load_text;
-    use steelyard_simulator::measure::{
-        DomainMeasure, SchedulingEvents, TimeMeasure, VcpuMeasure, WorstWait,
-    };
-
-    use super::*;
-
-    /// A run of domains with one vCPU each, given by time parked, and start and length of the worst
-    /// wait.
-    fn run(elapsed_ns: u64, switches: u64, waits: &[(u64, u64, u64)]) -> Run {
-        let domain = |&(parked_ns, start_ns, length_ns): &(u64, u64, u64)| {
-            let mut time = TimeMeasure { parked_ns, ..TimeMeasure::default() };
-            time.waits.worst = Some(WorstWait { start_ns, length_ns, ..WorstWait::default() });
-            DomainMeasure {
-                name: String::new(),
-                weight: 256,
-                cap_percent: 0,
-                share_percent: 0.0,
-                entitlement_percent: 0.0,
-                time: time.clone(),
-                vcpus: vec![VcpuMeasure { time }],
-                tasks: vec![],
-                unhonoured: vec![],
-            }
-        };
-        Run {
-            policy: String::new(),
-            seed: FIRST_SEED,
-            elapsed_ns,
-            scheduling_events: SchedulingEvents { switches, ..SchedulingEvents::default() },
-            guest_steps: 0,
-            fairness: 1.0,
-            pcpus: vec![],
-            domains: waits.iter().map(domain).collect(),
-        }
-    }
-
-    const MS: u64 = 1_000_000;
-
-    #[test]
-    fn a_window_lies_in_the_run_and_shows_the_wait() {
-        for elapsed_ns in [1, 7, MS, 900 * MS, 1_000 * MS, 60_000 * MS] {
-            for switches in [0, 1, 10_000, 1_000_000_000] {
-                for start_ns in [0, elapsed_ns / 2, elapsed_ns - 1] {
-                    for length_ns in [1, (elapsed_ns - start_ns) / 2, elapsed_ns - start_ns] {
-                        let run = run(elapsed_ns, switches, &[(0, start_ns, length_ns)]);
-                        let (from_ns, to_ns) = window(&run);
-                        assert!(from_ns <= to_ns && to_ns <= elapsed_ns);
-                        let traced_ns = to_ns - from_ns;
-                        assert!(traced_ns <= MOST_TRACED_NS);
-                        assert!(to_ns >= start_ns + length_ns, "its end is shown");
-                        if length_ns <= traced_ns / 10 * 9 {
-                            assert!(from_ns <= start_ns, "it is shown as a whole");
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn large_runs_are_not_all_at_once() {
-        let input = |vcpus: u32| {
-            let text = format!("name = 'x'\n[[domain]]\nname = 'a'\ncount = 10\nvcpus = {vcpus}\n");
-            load_text("x", &text, &Options::default()).unwrap()
-        };
-        let wanted = NonZeroUsize::new(64);
-        assert_eq!(within_memory(wanted, &[input(1)]), wanted);
-        // 10,240 vCPUs take some 140 MiB.
-        let at_once = within_memory(wanted, &[input(1), input(1024)]).map(usize::from);
-        assert!(matches!(at_once, Some(2..=4)), "{at_once:?}");
-    }
-
-    #[test]
-    fn steps_change_nothing() {
-        let scenario = r#"
-            name = "steps"
-            length = "777777777 ns"
-            [[domain]]
-            name = "a"
-            count = 3
-            [[domain.task]]
-            workload.busy = { compute = "3 ms", sleep = "2 ms", jitter_percent = 30 }
-        "#;
-        let input = load_text("steps", scenario, &Options::default()).unwrap();
-        for job in every_run(0, &input) {
-            let mut whole = Simulation::new(&input.setup, &job.policy.policy, job.seed).unwrap();
-            whole.run_until(job.end_ns);
-            let mut in_steps = job.simulate(&ProgressBar::hidden()).unwrap();
-            assert_eq!(in_steps.measure(), whole.measure());
-        }
-    }
-
-    #[test]
-    fn waits_for_a_cpu_come_before_those_for_a_cap() {
-        let waits = [(500 * MS, 1_000 * MS, 300 * MS), (0, 20_000 * MS, 40 * MS), (0, 0, 10 * MS)];
-        assert_eq!(window(&run(60_000 * MS, 1, &waits)), (19_520 * MS, 20_520 * MS));
-        assert_eq!(window(&run(60_000 * MS, 1, &waits[..1])), (650 * MS, 1_650 * MS));
-        assert_eq!(window(&run(60_000 * MS, 1, &[])), (0, 1_000 * MS));
-    }
 }

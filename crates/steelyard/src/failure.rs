@@ -5,8 +5,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use signal_hook::consts::SIGINT;
 use steelyard_boundary::output::OutputError;
 use steelyard_boundary::text::told;
+use steelyard_run::RunError;
 use steelyard_scenario::Diagnostic;
 
 use crate::reproduce::UNEXPECTED;
@@ -74,16 +76,19 @@ impl From<Diagnostic> for Failure {
     }
 }
 
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Input(diagnostic) => Failure::Input(diagnostic),
+            RunError::Write { path, error } => Failure::Write { path, error },
+            RunError::Threads(error) => Failure::System { what: "start threads", error },
+            RunError::Ended => Failure::Interrupted(SIGINT),
+        }
+    }
+}
+
 impl From<OutputError> for Failure {
     fn from(error: OutputError) -> Self {
-        let message = error.to_string();
-        match error {
-            OutputError::Write { path, error } => Failure::Write { path, error },
-            OutputError::Input { path, .. } => {
-                let diagnostic = Diagnostic::of_file(path.display().to_string(), message);
-                diagnostic.with_help("give what is written another name").into()
-            }
-            OutputError::NoDirectory { .. } => Diagnostic::of_file("--out", message).into(),
-        }
+        RunError::from(error).into()
     }
 }

@@ -20,7 +20,6 @@ mod man;
 mod monitor;
 mod policies;
 mod reproduce;
-mod simulate;
 mod terminal;
 mod tune;
 mod xen;

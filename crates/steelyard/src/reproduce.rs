@@ -11,12 +11,12 @@ use steelyard_experiment::{
 use steelyard_report::{
     REPRODUCTION_FILES, Style, reproduction_table, write_reproduction, write_reproduction_json,
 };
+use steelyard_run::{RunError, Watch, pool};
 
 use crate::arguments::Reproduce;
-use crate::compare::pool;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal;
+use crate::terminal::{self, Bar};
 
 /// The exit code if a claim is not in the state that its experiment expects.
 pub const UNEXPECTED: u8 = 3;
@@ -49,17 +49,19 @@ pub fn run(arguments: &Reproduce, interrupt: &Interrupt) -> Result<(), Failure> 
     let seeds: u64 = u32::from(arguments.seeds).into();
 
     let pool = pool(arguments.threads)?;
-    let bar = terminal::bar();
-    interrupt.set_bar(&bar);
-    bar.set_message("Simulating");
-    bar.set_length(experiments.iter().map(|experiment| experiment.work(seeds)).sum());
-    let outcomes = pool.install(|| run_experiments(&experiments, seeds, &|work| bar.inc(work)))?;
+    let bar = Bar::new(interrupt);
+    bar.begin(
+        "Simulating",
+        Some(experiments.iter().map(|experiment| experiment.work(seeds)).sum()),
+    );
+    let done = |work| Ok::<_, RunError>(bar.done(work)?);
+    let outcomes = pool.install(|| run_experiments(&experiments, seeds, &done))?;
     let reproduction = Reproduction::new(seeds, outcomes);
     if let Some(out) = &out {
-        terminal::set_unmeasured(&bar, "Writing");
+        bar.set_unmeasured("Writing");
         interrupt.while_writing(|asked| Ok(write_reproduction(out, &reproduction, asked)?))?;
     }
-    bar.finish_and_clear();
+    bar.clear();
 
     if arguments.json {
         let mut stdout = BufWriter::new(io::stdout().lock());

@@ -12,9 +12,11 @@ use anstyle::{AnsiColor, Style};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use steelyard_boundary::text::{LONGEST_MESSAGE, harmless_lines, json, short, styled, told};
+use steelyard_run::{Ended, Watch};
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
@@ -101,16 +103,43 @@ pub fn usage(error: clap::Error) -> ExitCode {
 }
 
 /// A progress bar on standard error, if that is a terminal.
-pub fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(1).with_style(style("{msg} [{bar:32}] {percent:>3} %, {eta} left"));
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// One that is cleared when a signal ends the process.
+    pub fn new(interrupt: &Interrupt) -> Bar {
+        let bar = ProgressBar::new(1);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        interrupt.set_bar(&bar);
+        Bar(bar)
+    }
+
+    /// It says what is done from now on, of which nobody knows how long it takes.
+    pub fn set_unmeasured(&self, message: &'static str) {
+        self.0.set_style(style("{msg} {spinner}"));
+        self.0.set_message(message);
+    }
+
+    /// Takes it from the screen.
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
 }
 
-/// The bar says what is done from now on, of which nobody knows how long it takes.
-pub fn set_unmeasured(bar: &ProgressBar, message: &'static str) {
-    bar.set_style(style("{msg} {spinner}"));
-    bar.set_message(message);
+impl Watch for Bar {
+    fn begin(&self, what: &'static str, work: Option<u64>) {
+        let Some(work) = work else { return self.set_unmeasured(what) };
+        self.0.set_style(style("{msg} [{bar:32}] {percent:>3} %, {eta} left"));
+        self.0.reset();
+        self.0.set_length(work);
+        self.0.set_message(what);
+    }
+
+    /// A signal ends the process.
+    fn done(&self, work: u64) -> Result<(), Ended> {
+        self.0.inc(work);
+        Ok(())
+    }
 }
 
 fn style(template: &str) -> ProgressStyle {

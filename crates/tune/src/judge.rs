@@ -57,10 +57,10 @@ pub struct Outcome {
     pub rejected: Vec<Proposal>,
     /// Every setting that was tried, for files.
     #[serde(skip)]
-    pub(crate) rows: Vec<Row>,
+    pub rows: Vec<Row>,
     /// Names of dimensions, the columns of rows.
     #[serde(skip)]
-    pub(crate) dimensions: Vec<String>,
+    pub dimensions: Vec<String>,
 }
 
 /// How often, and how long each.
@@ -174,14 +174,23 @@ impl Proposal {
 
 /// A setting for files.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub struct Row {
+    /// Its scheduler.
     pub policy: String,
     /// By dimension: its value, if it has a meaning there.
     pub values: Vec<Option<String>>,
+    /// What was measured in the search.
     pub figures: Figures,
-    pub score: Score,
+    pub(crate) score: Score,
     /// Whether it is one of the best.
     pub front: bool,
+}
+
+impl Row {
+    /// Whether it keeps what is to be kept.
+    pub fn keeps(&self) -> bool {
+        self.score.violation == 0.0
+    }
 }
 
 /// Judges what a search has found.

@@ -26,9 +26,9 @@ use steelyard_policy::Policy;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
-pub use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Wanted, Without};
+pub use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Row, Wanted, Without};
 pub use crate::page::write_page;
-pub use crate::search::Figures;
+pub use crate::search::{Figures, spread};
 pub use crate::state::{Header, State};
 pub use crate::table::write_csv;
 pub use crate::text::text;

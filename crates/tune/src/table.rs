@@ -25,8 +25,8 @@ pub fn write_csv(outcome: &Outcome, writer: impl Write) -> io::Result<()> {
     writer.write_record(&header)?;
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     for (number, row) in outcome.rows.iter().enumerate() {
-        let keeps = row.score.violation == 0.0;
-        let mut cells = vec![number.to_string(), row.policy.clone(), yes(keeps), yes(row.front)];
+        let (keeps, front) = (yes(row.keeps()), yes(row.front));
+        let mut cells = vec![number.to_string(), row.policy.clone(), keeps, front];
         cells.extend(row.values.iter().map(|value| value.clone().unwrap_or_default()));
         for values in row.figures.goals.iter().chain(&row.figures.keeps) {
             let spread = spread(values);

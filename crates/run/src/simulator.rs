@@ -4,29 +4,19 @@
 
 use std::ops::Range;
 
-use indicatif::ProgressBar;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use steelyard_policy::Policy;
-use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Options};
+use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
 
-use crate::arguments::Simulated;
-use crate::failure::Failure;
-
-/// How to load an input of which the host as it is matters.
-pub fn options(simulated: &Simulated) -> Options {
-    Options {
-        policies: simulated.own.iter().cloned().collect(),
-        seeds: simulated.seeds.map(u32::from),
-        set: simulated.set.clone(),
-        own: simulated.own.clone(),
-        host: simulated.host.clone(),
-    }
-}
+use crate::{RunError, Watch};
 
 /// What schedules the host as it is: of a recording the recorded host's, else the first that somebody chose.
+///
+/// # Errors
+/// Nothing tells.
 pub fn own(input: &Loaded) -> Result<&LabelledPolicy, Diagnostic> {
     let own = input.own.as_ref();
     let known = own.is_some() || (input.chosen && input.recorded.is_none());
@@ -40,6 +30,22 @@ pub fn own(input: &Loaded) -> Result<&LabelledPolicy, Diagnostic> {
     })
 }
 
+/// Nobody's scheduler was recorded but that of a recording.
+///
+/// # Errors
+/// One is named for something else.
+pub fn check_own(own: Option<&str>, inputs: &[Loaded]) -> Result<(), Diagnostic> {
+    if own.is_some()
+        && let Some(input) = inputs.iter().find(|input| input.recorded.is_none())
+    {
+        let message = "`--own` says what scheduled a recorded host, and this is no recording";
+        let help =
+            "leave `--own` out, or compare recordings alone; `--policy` says what to simulate";
+        return Err(Diagnostic::of_file(&input.name, message).with_help(help));
+    }
+    Ok(())
+}
+
 /// That one's name, with a word where it is only assumed.
 pub fn own_label(input: &Loaded, own: &LabelledPolicy) -> String {
     match input.own.as_ref().is_some_and(|own| own.assumed) {
@@ -50,26 +56,30 @@ pub fn own_label(input: &Loaded, own: &LabelledPolicy) -> String {
 
 /// Runs hosts that come from one input.
 pub struct Simulator<'a> {
-    pub pool: ThreadPool,
-    /// Goes on by one with each run.
-    pub bar: ProgressBar,
+    /// The threads.
+    pub pool: &'a ThreadPool,
+    /// Told of each run, as 1.
+    pub watch: &'a dyn Watch,
     /// Name of the input.
     pub name: &'a str,
 }
 
 impl Simulator<'_> {
     /// What is made of each host with each seed.
+    ///
+    /// # Errors
+    /// A host that cannot be simulated, or whoever watches wants an end.
     pub fn run<T: Send>(
         &self,
         hosts: &[(&Setup, &Policy)],
         seeds: Range<u64>,
         make: impl Fn(&mut Simulation) -> T + Sync,
-    ) -> Result<Vec<Vec<T>>, Failure> {
+    ) -> Result<Vec<Vec<T>>, RunError> {
         let run = |setup: &Setup, policy: &Policy, seed| {
             let mut simulation = Simulation::new(setup, policy, seed)
                 .map_err(|error| Diagnostic::of_file(self.name, error.to_string()))?;
             let made = make(&mut simulation);
-            self.bar.inc(1);
+            self.watch.done(1)?;
             Ok(made)
         };
         let host = |&(setup, policy): &(&Setup, &Policy)| {

@@ -81,6 +81,12 @@ cargo-test: ## the tests of the crates
 		/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
 		END { printf "%d passed, %d failed, %d ignored\n", passed, failed, ignored }'
 
+.PHONY: test-python
+test-python: ## the package for Python: a wheel, tested in a virtual environment made anew
+	@scripts/install test
+	@echo "== test-python"
+	@scripts/test-python
+
 .PHONY: bench
 bench: ## speed, instructions per event, memory, and SimSo beside it
 	@scripts/install bench

@@ -185,6 +185,19 @@ impl Scenario {
         dict_of(py, document.iter())
     }
 
+    /// So that it can be sent to another process; a path is read there again.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let (py, class) = (slf.py(), slf.get_type());
+        match &slf.get().origin {
+            Origin::Path(path) => Ok((class.into_any(), (path,).into_pyobject(py)?)),
+            Origin::Text { name, text } => {
+                Ok((class.getattr("parse")?, (text, name).into_pyobject(py)?))
+            }
+        }
+    }
+
     fn __repr__(&self) -> String {
         let (domains, policies) = (self.domains.len(), self.policies.len());
         format!("<Scenario {:?}: {domains} domains, {policies} policies>", self.name)

@@ -28,17 +28,18 @@ def test_everything_has_a_docstring() -> None:
 
 
 def test_arguments_are_described() -> None:
-    for name in ["compare", "replay", "tune", "reproduce"]:
+    for name in ["compare", "replay", "tune", "reproduce", "sweep"]:
         function = getattr(steelyard, name)
-        described = re.findall(r"^    (\w+): ", inspect.getdoc(function) or "", re.MULTILINE)
-        assert described[: described.index("InputError")] == list(inspect.signature(function).parameters), name
+        arguments = (inspect.getdoc(function) or "").split("Args:\n")[1].split("\n\n")[0]
+        described = re.findall(r"^    (\w+): ", arguments, re.MULTILINE)
+        assert described == list(inspect.signature(function).parameters), name
 
 
 def test_the_page_works() -> None:
     text = (ROOT / "docs/python.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) > 3
-    names: dict[str, object] = {}
+    names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), names)
 

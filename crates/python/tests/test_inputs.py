@@ -102,3 +102,10 @@ def test_an_error_can_be_sent_to_another_process() -> None:
         steelyard.compare(FIRST_LOOK, ["fiar"])
     error = pickle.loads(pickle.dumps(raised.value))
     assert str(error) == str(raised.value) and vars(error) == vars(raised.value)
+
+
+def test_a_scenario_can_be_sent_to_another_process() -> None:
+    scenario = steelyard.Scenario(FIRST_LOOK)
+    for sent in [scenario, steelyard.Scenario(scenario.to_dict())]:
+        got = pickle.loads(pickle.dumps(sent))
+        assert steelyard.compare(got).to_json() == steelyard.compare(sent).to_json()

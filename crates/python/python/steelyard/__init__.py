@@ -26,6 +26,7 @@ from steelyard._steelyard import (
     reproduce,
     tune,
 )
+from steelyard._sweep import grid, sweep
 
 __all__ = [
     "Comparison",
@@ -37,8 +38,10 @@ __all__ = [
     "__version__",
     "compare",
     "experiments",
+    "grid",
     "parameters",
     "replay",
     "reproduce",
+    "sweep",
     "tune",
 ]

@@ -81,14 +81,17 @@ pub fn watched<'py, T: Send>(
     let mut progress = Progress::new(py, progress)?;
     let watched = Watched::default();
     let waiting = thread::current();
+    // A thread that is done is not finished yet when it says so.
+    let over = AtomicBool::new(false);
     let (result, failure) = thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let result = work(&watched);
+            over.store(true, Ordering::Release);
             waiting.unpark();
             result
         });
         let mut failure = None;
-        while !worker.is_finished() {
+        while !over.load(Ordering::Acquire) && !worker.is_finished() {
             py.detach(|| thread::park_timeout(ATTENTION));
             if failure.is_none()
                 && let Err(error) = py.check_signals().and_then(|()| progress.tell(&watched))

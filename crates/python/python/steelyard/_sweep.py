@@ -142,7 +142,8 @@ class _Comparisons:
             rows = pyarrow.table(getattr(result, self.table))
             numbers = pyarrow.array([number] * len(rows), pyarrow.uint64())
             tables.append(rows.add_column(0, "point", numbers))
-        return pyarrow.concat_tables(tables)
+        # In one chunk, which is sent several times as fast.
+        return pyarrow.concat_tables(tables).combine_chunks()
 
 
 def _fingerprint(scenario: Any) -> str:

@@ -24,7 +24,7 @@ pub use outcome::{
     Outcome, PointOutcome, Reproduction, Settled, State, StatementOutcome, SystemOutcome,
     VariantOutcome,
 };
-pub use run::run;
+pub use run::{run, unwatched};
 
 /// A published system.
 pub struct System {

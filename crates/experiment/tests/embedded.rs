@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use steelyard_experiment::{Experiment, Reproduction, SYSTEMS, State, named, names, run};
-use steelyard_scenario::Diagnostic;
+use steelyard_experiment::{
+    Experiment, Reproduction, SYSTEMS, State, named, names, run, unwatched,
+};
 
 fn of(name: &str) -> Experiment {
     named(name).unwrap_or_else(|error| panic!("{error}"))
@@ -49,7 +50,7 @@ fn claims_are_in_the_state_that_is_written_down() {
     let outcomes: Vec<_> = SEEDS
         .into_iter()
         .flat_map(|(name, seeds)| {
-            run(&[of(name).of_claims()], seeds, &|_| Ok::<_, Diagnostic>(()))
+            run(&[of(name).of_claims()], seeds, &unwatched)
                 .unwrap_or_else(|error| panic!("{error}"))
         })
         .collect();
@@ -76,9 +77,8 @@ fn claims_are_in_the_state_that_is_written_down() {
 
 #[test]
 fn figures_and_matrix_are_measured() {
-    let outcomes =
-        run(&names().into_iter().map(of).collect::<Vec<_>>(), 1, &|_| Ok::<_, Diagnostic>(()))
-            .unwrap_or_else(|error| panic!("{error}"));
+    let outcomes = run(&names().into_iter().map(of).collect::<Vec<_>>(), 1, &unwatched)
+        .unwrap_or_else(|error| panic!("{error}"));
     for outcome in &outcomes {
         for figure in &outcome.figures {
             let points = figure.curves.iter().flat_map(|curve| &curve.points);
@@ -99,7 +99,7 @@ fn results_do_not_depend_on_threads() {
     let experiment = [of("boost-credit")];
     let [one, three] = [1, 3].map(|threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let run = || run(&experiment, 2, &|_| Ok::<_, Diagnostic>(()));
+        let run = || run(&experiment, 2, &unwatched);
         pool.map(|pool| pool.install(run)).unwrap_or_else(|error| panic!("{error}"))
     });
     assert!(one.is_ok() && one == three);

@@ -272,11 +272,6 @@ pub fn reproduction() -> Reproduction {
         ("measured.toml", include_str!("measured.toml")),
     ];
     let experiment = Experiment::read(&Files { name: "made-up", texts: texts.into() }).unwrap();
-    Reproduction::new(
-        3,
-        steelyard_experiment::run(&[experiment], 3, &|_| {
-            Ok::<_, steelyard_scenario::Diagnostic>(())
-        })
-        .unwrap(),
-    )
+    let outcomes = steelyard_experiment::run(&[experiment], 3, &steelyard_experiment::unwatched);
+    Reproduction::new(3, outcomes.unwrap())
 }

@@ -9,9 +9,11 @@
  * is left the vCPU is parked. A vCPU that blocks hands its grant back. What is spent beyond a grant
  * (the host came late) is a debt that the next periods pay.
  *
- * Invariants: what is unspent never exceeds one budget, hence in k periods, from the start of one to
- * the end of another, at most k budgets are spent, debt aside. The timer of the domain is armed while
- * something is spent, granted or parked; a domain without cap, or asleep with its budget full, has
+ * A burst is how much of a budget may be saved from one period to the next, in percent of it.
+ *
+ * Invariants: what is unspent never exceeds one budget and the burst, hence in k periods, from the start of
+ * one to the end of another, at most k budgets and the burst are spent, debt aside. The timer of the domain is armed while
+ * something is spent, granted or parked; a domain without cap, or asleep with all that it may have, has
  * none. Where a cap goes, each vCPU gives its grant back when it next blocks or leaves.
  *
  * A discipline embeds struct budget in its domain state and struct budget_grant in its vCPU state,
@@ -38,6 +40,7 @@ struct budget_grant {
 /* 65535 pCPUs; a debt is forgiven beyond about 9 years. */
 #define BUDGET_CAP_PERCENT_MAX (100ULL * 65535)
 #define BUDGET_PERIOD_MAX_NS SY_S
+#define BUDGET_BURST_PERCENT_MAX 1000
 #define BUDGET_DEBT_MAX_NS (1LL << 58)
 
 /* period_ns of 0: the discipline does not honour caps. */
@@ -180,9 +183,10 @@ SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domai
 }
 
 /* From domain_timer: the period's end, or that siblings handed something back before it. */
-SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_ns, u64 now)
+SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_ns, u64 burst_percent, u64 now)
 {
 	u64 full_ns = budget_full_ns(d, period_ns);
+	u64 most_ns = full_ns + full_ns / 100 * sy_min(burst_percent, BUDGET_BURST_PERCENT_MAX);
 
 	if (!budget_capped(d, period_ns)) {
 		/* The cap has gone since the timer was armed. */
@@ -193,14 +197,14 @@ SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_
 	if (now >= b->period_end_ns) {
 		s64 unspent_ns = b->unspent_ns + (s64)full_ns;
 
-		b->unspent_ns = sy_smin(unspent_ns, (s64)full_ns);
+		b->unspent_ns = sy_smin(unspent_ns, (s64)most_ns);
 		b->cut_ns = (u64)(unspent_ns - b->unspent_ns);
 		b->period_start_ns = b->period_end_ns;
 		b->period_end_ns += budget_period_ns(period_ns);
 		if (b->period_end_ns <= now)
 			b->period_end_ns = now + budget_period_ns(period_ns);
 	}
-	if (b->parked || b->granted_ns || b->unspent_ns < (s64)full_ns)
+	if (b->parked || b->granted_ns || b->unspent_ns < (s64)most_ns)
 		d->timer_ns = b->period_end_ns;
 	else
 		d->timer_ns = 0;

@@ -43,13 +43,13 @@ static const char *const sy_class_names[SY_CLASSES] = {
 	[SY_CLASS_EXTRA] = "EXTRA",
 };
 
-/* A policy that has a name of its own: a discipline with governors, as published. */
+/* A policy that has a name of its own: a discipline with governors, as published; `poise` is ours. */
 struct sy_published {
 	const char *name;
 	const char *meaning;
 };
 
-#define SY_PUBLISHED 5
+#define SY_PUBLISHED 6
 
 static const struct sy_published sy_published[SY_PUBLISHED] = {
 	{ "mcredit2", "credit2@xen-4.5+reset-boost" },
@@ -57,6 +57,7 @@ static const struct sy_published sy_published[SY_PUBLISHED] = {
 	{ "boost-credit", "credit@xen-3.3-fujitsu+boost-credit" },
 	{ "app-slice", "credit@xen-4.2+app-slice" },
 	{ "lockvisor", "fair@cfs+cosched" },
+	{ "poise", "fair@poise+cosched" },
 };
 
 #endif

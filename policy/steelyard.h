@@ -357,6 +357,12 @@ SY_FN u32 sy_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 	}
 }
 
+/* Whether this running vCPU is of a kind that gives way to any whose plan has SY_STEPS_LESSER. A hint: sy_lead() decides. */
+SY_FN bool sy_is_lesser(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	return SY_DISCIPLINE(p) == SY_FAIR && fair_is_lesser(p, v);
+}
+
 /* A running vCPU has nothing more to do. It was charged before; v->runnable already 0. */
 SY_FN u32 sy_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		   struct sy_vcpu *v, u64 now)

@@ -60,7 +60,7 @@
 
 /* Room for a policy's parameters and for the private state of a discipline, in 64-bit words. */
 #define SY_PARAMETER_WORDS 40
-#define SY_VCPU_WORDS 13
+#define SY_VCPU_WORDS 14
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
@@ -285,6 +285,8 @@ enum sy_step {
 #define SY_STEPS_PLACE (1u << 31)
 /* With this bit only idle pCPUs of the woken vCPU's own queue count: others would find nothing. */
 #define SY_STEPS_QUEUE (1u << 30)
+/* With this bit, where no step finds a pCPU, it goes to the nearest one that it may use where sy_is_lesser() runs, if it leads there. */
+#define SY_STEPS_LESSER (1u << 29)
 
 #define SY_STEPS(a, b, c, d) \
 	((u32)(a) | (u32)(b) << 4 | (u32)(c) << 8 | (u32)(d) << 12)
@@ -331,7 +333,7 @@ struct sy_parameter {
 struct sy_description {
 	const char *name;
 	const char *help;
-	const char *vintage[SY_VINTAGES]; /* oldest first, then null */
+	const char *vintage[SY_VINTAGES]; /* ours, then those of releases, oldest first; then null */
 	u64 parameters;
 	const struct sy_parameter *parameter;
 	/* What whoever compares a vintage should know of it, or null; of a governor the first. */

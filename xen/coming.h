@@ -265,7 +265,7 @@ static int number_host(struct host *h)
 	h->pcpu = xzalloc_array(struct host_pcpu, e->pcpus);
 	h->queue = xzalloc_array(struct host_queue, e->pcpus);
 	h->number = xzalloc_array(u32, nr_cpu_ids);
-	h->idle = xzalloc_array(u64, 2 * h->words);
+	h->idle = xzalloc_array(u64, 3 * h->words);
 	if (!h->pcpu || !h->queue || !h->number || !h->idle) {
 		free_pcpus(h);
 		return -ENOMEM;
@@ -275,6 +275,7 @@ static int number_host(struct host *h)
 		return -ENOSPC;
 	}
 	h->waited = h->idle + h->words;
+	h->lesser = h->waited + h->words;
 	for (i = 0; i < e->pcpus; i++)
 		init_timer(&h->pcpu[i].tick, tick_timer, &h->pcpu[i], smp_processor_id());
 	return 0;

@@ -89,6 +89,7 @@ struct host {
 	/* Sets of so many words, whose bits change at once. */
 	u32 words;
 	u64 *idle;
+	u64 *lesser;
 	u64 *waited;
 	struct list_head domain_list; /* in the order in which accounting visits them */
 	struct list_head in_hosts;
@@ -368,6 +369,16 @@ HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
 {
 	change_bit_to(host_of(e)->idle, pcpu, idle);
+}
+
+HOST_FN u64 host_lesser_pcpus(struct engine *e, u32 word)
+{
+	return host_of(e)->lesser[word];
+}
+
+HOST_FN void host_set_lesser(struct engine *e, u32 pcpu, bool lesser)
+{
+	change_bit_to(host_of(e)->lesser, pcpu, lesser);
 }
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)

@@ -485,7 +485,7 @@ SY_FN u32 credit2_charge(const struct sy_policy *p, struct sy_queue *q, struct s
 SY_FN u32 credit2_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
 	return budget_domain_timer(&credit2_domain(d)->budget, d,
-				   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), now);
+				   SY_PARAMETER(p, CREDIT2_CAP_PERIOD_NS), 0, now);
 }
 
 /* ---- Who is next, for how long ---- */

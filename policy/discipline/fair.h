@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * fair: Linux's fair class, as `cfs` (2.6.38) and as `eevdf` (6.12).
+ * fair: Linux's fair class, as `cfs` (2.6.38) and as `eevdf` (6.12); and `poise`, which is ours.
  *
  * Mechanism. One queue per pCPU. Each vCPU has a virtual runtime that grows with the time it runs,
  * the slower the greater its weight; who is fair has all of them equal.
@@ -11,6 +11,14 @@
  *    average of the virtual runtimes less its own. Among those with lag >= 0 (eligible) the one
  *    with the earliest deadline runs; a deadline is the virtual runtime at which the slice asked
  *    for will be consumed. Lag survives sleep: neither sleep nor a short slice wins CPU time.
+ *
+ *  - `poise` is order `deadline` with savings: who sleeps while others use its part saves that part, up to saved_ns
+ *    for its domain, and is not in the queue's virtual time until it is spent. Who has savings goes before who has
+ *    none, earliest deadline in time first; so who uses less than its part hardly waits, however long its bursts are,
+ *    and who uses more has nothing to save. A timer ends each slice, and a cap's budget is saved likewise. With
+ *    governor cosched it is the policy of that name (docs/flagship.md).
+ *    Bound: who has no savings waits, beyond what it would wait in `eevdf`, for no longer than the savings of those
+ *    who share its queue, saved_ns for each domain there, and savings come only from sleep.
  *
  * Source: kernel/sched_fair.c of Linux 2.6.38, kernel/sched/fair.c and features.h of Linux 6.12, and
  * of 7.2 for `hrtick`; virt/kvm/kvm_main.c of the first two;
@@ -70,80 +78,91 @@
 #include "../vocabulary.h"
 #include "../budget.h"
 
-/* X(NAME, "name", "unit", min, max, "help", "source", cfs, eevdf) */
+/* X(NAME, "name", "unit", min, max, "help", "source", poise, cfs, eevdf) */
 #define FAIR_PARAMETERS(X) \
 	X(FAIR_ORDER, "order", "vruntime|deadline", 0, 1, "who runs first", \
-	  "6.6 replaced pick of the leftmost by pick_eevdf()", FAIR_BY_VRUNTIME, FAIR_BY_DEADLINE) \
+	  "6.6 replaced pick of the leftmost by pick_eevdf()", FAIR_BY_DEADLINE, FAIR_BY_VRUNTIME, FAIR_BY_DEADLINE) \
 	X(FAIR_SCALING, "scaling", "none|logarithmic", 0, 1, \
 	  "whether latency, base slice and granularity grow by 1 + floor(log2(pCPUs, up to 8))", \
-	  "sysctl_sched_tunable_scaling, get_update_sysctl_factor()", 1, 1) \
+	  "sysctl_sched_tunable_scaling, get_update_sysctl_factor()", 1, 1, 1) \
 	X(FAIR_LATENCY_NS, "latency_ns", "ns", 100 * SY_US, SY_S, \
 	  "order vruntime: time within which everybody gets a turn", \
-	  "sysctl_sched_latency", 6 * SY_MS, 6 * SY_MS) \
+	  "sysctl_sched_latency", 6 * SY_MS, 6 * SY_MS, 6 * SY_MS) \
 	X(FAIR_BASE_SLICE_NS, "base_slice_ns", "ns", 100 * SY_US, SY_S, \
 	  "least mean slice (order vruntime); slice of who asks for none (order deadline)", \
-	  "sysctl_sched_min_granularity, sysctl_sched_base_slice", 750 * SY_US, 700 * SY_US) \
+	  "sysctl_sched_min_granularity, sysctl_sched_base_slice; poise: ours", 500 * SY_US, 750 * SY_US, 700 * SY_US) \
 	X(FAIR_ASKED_SLICE_MIN_NS, "asked_slice_min_ns", "ns", SY_US, SY_S, \
 	  "order deadline: least slice that a domain may ask for", \
-	  "sched_setattr(): sched_runtime at least NSEC_PER_MSEC / 10", 100 * SY_US, 100 * SY_US) \
+	  "sched_setattr(): sched_runtime at least NSEC_PER_MSEC / 10", 100 * SY_US, 100 * SY_US, 100 * SY_US) \
 	X(FAIR_ASKED_SLICE_MAX_NS, "asked_slice_max_ns", "ns", SY_US, SY_S, \
 	  "order deadline: greatest slice that a domain may ask for", \
-	  "sched_setattr(): sched_runtime at most NSEC_PER_MSEC * 100", 100 * SY_MS, 100 * SY_MS) \
+	  "sched_setattr(): sched_runtime at most NSEC_PER_MSEC * 100", 100 * SY_MS, 100 * SY_MS, 100 * SY_MS) \
 	X(FAIR_WAKEUP_GRANULARITY_NS, "wakeup_granularity_ns", "ns", 0, SY_S, \
 	  "order vruntime: run time by which who wakes must be behind to preempt", \
-	  "sysctl_sched_wakeup_granularity", SY_MS, SY_MS) \
+	  "sysctl_sched_wakeup_granularity", SY_MS, SY_MS, SY_MS) \
 	X(FAIR_SLEEPER_CREDIT_PERCENT, "sleeper_credit_percent", "percent", 0, 100, \
 	  "order vruntime: part of a latency by which who wakes may be behind", \
-	  "GENTLE_FAIR_SLEEPERS", 50, 50) \
+	  "GENTLE_FAIR_SLEEPERS", 50, 50, 50) \
 	X(FAIR_RUN_TO_PARITY, "run_to_parity", "off|on", 0, 1, \
 	  "order deadline: who runs and is eligible keeps the pCPU until its slice is consumed", \
-	  "RUN_TO_PARITY", 0, 1) \
+	  "RUN_TO_PARITY", 1, 0, 1) \
 	X(FAIR_PREEMPT_SHORT, "preempt_short", "off|on", 0, 1, \
-	  "order deadline: a shorter slice preempts nevertheless", "PREEMPT_SHORT", 0, 1) \
-	X(FAIR_HRTICK, "hrtick", "off|on", 0, 1, \
-	  "order deadline: a timer ends the first slice after a switch, the tick the others", \
-	  "HRTICK, off in 6.12; in 7.2 on where CONFIG_HRTIMER_REARM_DEFERRED is (x86)", 0, 0) \
+	  "order deadline: a shorter slice preempts nevertheless", "PREEMPT_SHORT", 1, 0, 1) \
+	X(FAIR_HRTICK, "hrtick", "off|on|every", 0, 2, \
+	  "order deadline: whether a timer ends the first slice after a switch, or every one; the tick ends the others", \
+	  "HRTICK, off in 6.12; in 7.2 on where CONFIG_HRTIMER_REARM_DEFERRED is (x86)", FAIR_HRTICK_EVERY, 0, 0) \
+	X(FAIR_SAVED_NS, "saved_ns", "ns", 0, SY_S, \
+	  "order deadline: most of its part that a vCPU saves while it sleeps", "ours", 30 * SY_MS, 0, 0) \
 	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
 	  "order deadline: negative lag is made up for during sleep", \
-	  "DELAY_DEQUEUE, DELAY_ZERO", 0, 1) \
+	  "DELAY_DEQUEUE, DELAY_ZERO", 1, 0, 1) \
 	X(FAIR_LOAD_HALF_LIFE_NS, "load_half_life_ns", "ns", SY_US, 10 * SY_S, \
 	  "time in which the average of a domain's runnable vCPUs forgets half", \
-	  "sysctl_sched_shares_window 10 ms, halved when full; PELT: y^32 = 1/2", \
+	  "sysctl_sched_shares_window 10 ms, halved when full; PELT: y^32 = 1/2", 32 * SY_MS, \
 	  5 * SY_MS, 32 * SY_MS) \
 	X(FAIR_CAP_PERIOD_NS, "cap_period_ns", "ns", 0, BUDGET_PERIOD_MAX_NS, \
 	  "time for which a cap's budget is given; 0: no caps", \
-	  "CONFIG_CFS_BANDWIDTH from 3.2, default_cfs_period(), cpu.max", 0, 100 * SY_MS) \
+	  "CONFIG_CFS_BANDWIDTH from 3.2, default_cfs_period(), cpu.max", 100 * SY_MS, 0, 100 * SY_MS) \
+	X(FAIR_CAP_BURST_PERCENT, "cap_burst_percent", "percent", 0, BUDGET_BURST_PERCENT_MAX, \
+	  "most that a cap's budget saves from one period to the next, of a budget", \
+	  "ours; cpu.max.burst", 100, 0, 0) \
 	X(FAIR_TICK_NS, "tick_ns", "ns", 100 * SY_US, SY_S, "time between ticks", \
-	  "CONFIG_HZ=250", 4 * SY_MS, 4 * SY_MS) \
+	  "CONFIG_HZ=250", 4 * SY_MS, 4 * SY_MS, 4 * SY_MS) \
 	X(FAIR_MIGRATION_COST_NS, "migration_cost_ns", "ns", 0, SY_S, \
 	  "who ran so short a time ago is left where its cache is", \
-	  "sysctl_sched_migration_cost, task_hot()", 500 * SY_US, 500 * SY_US) \
+	  "sysctl_sched_migration_cost, task_hot()", 500 * SY_US, 500 * SY_US, 500 * SY_US) \
 	X(FAIR_NEWIDLE_LEAST_NS, "newidle_least_ns", "ns", 0, SY_S, \
 	  "a newly idle pCPU looks for work if it is idle for so long on average", \
-	  "idle_balance(): avg_idle against sysctl_sched_migration_cost", 500 * SY_US, 0) \
+	  "idle_balance(): avg_idle against sysctl_sched_migration_cost", 0, 500 * SY_US, 0) \
 	X(FAIR_BALANCE_INTERVAL_NS, "balance_interval_ns", "ns", SY_US, SY_S, \
 	  "time between two balances towards idle pCPUs, per pCPU of the host", \
-	  "2.6.38: max_interval of a sched domain, 4 ms, taken for 8 pCPUs; 6.12: min_interval", \
+	  "2.6.38: max_interval of a sched domain, 4 ms, taken for 8 pCPUs; 6.12: min_interval", SY_MS, \
 	  500 * SY_US, SY_MS) \
 	X(FAIR_BALANCE_INTERVAL_MAX_NS, "balance_interval_max_ns", "ns", SY_US, 10 * SY_S, \
-	  "most time between two balances towards idle pCPUs", "reading", 64 * SY_MS, 64 * SY_MS) \
+	  "most time between two balances towards idle pCPUs", "reading", 64 * SY_MS, 64 * SY_MS, 64 * SY_MS) \
 	X(FAIR_BUSY_FACTOR, "busy_factor", "times", 1, 1024, \
-	  "between busy pCPUs balance is so much rarer", "sched domain's busy_factor", 64, 16) \
+	  "between busy pCPUs balance is so much rarer", "sched domain's busy_factor", 16, 64, 16) \
 	X(FAIR_IMBALANCE_PERCENT, "imbalance_percent", "percent", 100, 1000, \
 	  "load of a queue, relative to another's, above which vCPUs are moved to that", \
-	  "sched domain's imbalance_pct", 125, 117) \
+	  "sched domain's imbalance_pct", 117, 125, 117) \
 	X(FAIR_PAUSE_LOOP, "pause_loop", "ignored|yield|sleep|directed", 0, 3, \
-	  "answer to a pause-loop exit", "kvm_vcpu_on_spin() of 2.6.38; of 2.6.39 and later", \
+	  "answer to a pause-loop exit", "kvm_vcpu_on_spin() of 2.6.38; of 2.6.39 and later", FAIR_PAUSE_DIRECTED, \
 	  FAIR_PAUSE_SLEEP, FAIR_PAUSE_DIRECTED) \
 	X(FAIR_PAUSE_SLEEP_NS, "pause_sleep_ns", "ns", SY_US, SY_S, \
-	  "pause_loop sleep: for so long", "kvm_vcpu_on_spin() of 2.6.38", 100 * SY_US, 100 * SY_US) \
+	  "pause_loop sleep: for so long", "kvm_vcpu_on_spin() of 2.6.38", 100 * SY_US, 100 * SY_US, 100 * SY_US) \
 	X(FAIR_NEXT_BUDDY, "next_buddy", "off|on", 0, 1, \
 	  "pause_loop directed: who is yielded to comes first in its queue if that is fair", \
-	  "2.6.39: yield_to_task_fair(); 6.12: NEXT_BUDDY off", 1, 0)
+	  "2.6.39: yield_to_task_fair(); 6.12: NEXT_BUDDY off", 0, 1, 0)
 
 enum fair_order {
 	FAIR_BY_VRUNTIME,
 	FAIR_BY_DEADLINE
+};
+
+enum fair_hrtick {
+	FAIR_HRTICK_OFF,
+	FAIR_HRTICK_ON,
+	FAIR_HRTICK_EVERY
 };
 
 enum fair_pause_loop {
@@ -176,17 +195,22 @@ SY_FN enum sy_class fair_class(const struct sy_vcpu *v)
 									SY_CLASS_NONE;
 }
 
+/* Order deadline: how long who runs may until it has consumed its slice; a timer is set for no less. */
+static inline u64 fair_left_ns(const struct fair_vcpu *s)
+{
+	u64 left = sy_max(s->slice_end, s->vruntime) - s->vruntime;
+
+	left = sy_min(left, sy_divide(1ULL << 63, s->weight)) * s->weight;
+	left = (left - sy_min(s->uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
+	return sy_max(left, FAIR_TIMER_LEAST_NS);
+}
+
 /* Order deadline: by hrtick, the queue's timer is set for when who runs has consumed its slice. */
 static inline void fair_set_timer(const struct sy_policy *p, struct fair_queue *f,
 				  const struct fair_vcpu *s, u64 now)
 {
-	u64 left = sy_max(s->deadline, s->vruntime) - s->vruntime;
-
-	if (!SY_PARAMETER(p, FAIR_HRTICK) || !fair_by_deadline(p))
-		return;
-	left = sy_min(left, sy_divide(1ULL << 63, s->weight)) * s->weight;
-	left = (left - sy_min(s->uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
-	f->timer_ns = now + sy_max(left, FAIR_TIMER_LEAST_NS);
+	if (SY_PARAMETER(p, FAIR_HRTICK) == FAIR_HRTICK_ON && fair_by_deadline(p))
+		f->timer_ns = now + fair_left_ns(s);
 }
 
 /* ---- Shape, creation and membership ---- */
@@ -276,8 +300,9 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	if (s->place != FAIR_MOVING)
 		return 0;
 	if (fair_by_deadline(p)) {
-		s->vruntime = fair_vruntime_with_lag(f, s, s->lag);
-		s->deadline += s->vruntime;
+		s->vruntime = s->saves ? f->vruntime - (u64)s->lag : fair_vruntime_with_lag(f, s, s->lag);
+		s->slice_end += s->vruntime;
+		s->deadline = s->saves ? s->deadline : s->slice_end;
 	}
 	fair_add(p, f, s);
 	s->place = FAIR_WAITING;
@@ -293,8 +318,8 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	u64 vtime = f->vruntime;
 
 	if (s->place >= FAIR_WAITING) {
-		s->lag = fair_lag(p, f, s);
-		s->deadline -= s->vruntime;
+		s->lag = fair_lag(p, f, d, s);
+		s->slice_end -= s->vruntime;
 		fair_remove(p, f, s);
 		s->place = FAIR_MOVING;
 	}
@@ -330,8 +355,14 @@ SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 
 SY_FN u32 fair_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	return SY_STEPS_PLACE |
+	return SY_STEPS_PLACE | (fair_vcpu_const(v)->saves ? SY_STEPS_LESSER : 0) |
 	       SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_END);
+}
+
+/* Order deadline: it has no savings, where there are any. */
+SY_FN bool fair_is_lesser(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	return SY_PARAMETER(p, FAIR_SAVED_NS) && fair_by_deadline(p) && !fair_vcpu_const(v)->saves;
 }
 
 /* It sleeps. */
@@ -341,7 +372,7 @@ static inline u32 fair_lull(const struct sy_policy *p, struct sy_queue *q, struc
 	struct fair_vcpu *s = fair_vcpu(v);
 
 	if (s->place >= FAIR_WAITING)
-		fair_exit(p, q, s);
+		fair_exit(p, q, d, s);
 	if (s->place == FAIR_PARKED) {
 		fair_weight(p, d, s, now);
 		fair_domain(d)->runnable_vcpus--;
@@ -369,8 +400,11 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	struct fair_vcpu *s = fair_vcpu(v);
 
 	/* Who yields all the time comes last; farther off its deadline could not be scaled. */
-	s->deadline = sy_min(s->deadline + fair_virtual(s->slice_ns, s->weight),
-			     s->vruntime + FAIR_DEADLINE_MAX);
+	if (s->saves)
+		s->deadline = now + s->slice_ns;
+	else
+		s->deadline = s->slice_end = sy_min(s->slice_end + fair_virtual(s->slice_ns, s->weight),
+						    s->vruntime + FAIR_DEADLINE_MAX);
 	s->protected = 0;
 	return 0;
 }
@@ -478,19 +512,28 @@ static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *
 	struct fair_vcpu *s = fair_vcpu(v);
 	/* Who is apart was in no group when the host looked. */
 	u64 weight = SY_APART(v) ? fair_whole_weight(d) : fair_weight(p, d, s, now);
-	bool consumed;
+	bool spent = false, consumed;
 
 	if (!fair_by_deadline(p)) {
 		fair_advance(f, q, s->vruntime);
 		fair_reweigh(p, f, s, weight);
 		return 0;
 	}
-	f->remainder += s->weight * ran_virtual;
-	fair_settle(f);
+	if (s->saves) {
+		spent = s->vruntime >= f->vruntime;
+		if (spent) {
+			fair_remove(p, f, s);
+			s->saves = 0;
+			fair_add(p, f, s);
+		}
+	} else {
+		f->remainder += s->weight * ran_virtual;
+		fair_settle(f);
+	}
 	fair_reweigh(p, f, s, weight);
-	consumed = s->vruntime >= s->deadline;
+	consumed = spent || s->vruntime >= s->slice_end;
 	if (consumed)
-		fair_renew_deadline(p, f, d, s);
+		fair_renew_deadline(p, f, d, s, now);
 	if (q->queued && (consumed || (SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && !s->protected &&
 				       s->vruntime > f->vruntime)))
 		return SY_RESCHEDULE;
@@ -518,14 +561,14 @@ SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d, v,
 				 SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), ran_ns, now);
 	if (request & SY_PARK && s->place >= FAIR_WAITING)
-		fair_exit(p, q, s);
+		fair_exit(p, q, d, s);
 	return request;
 }
 
 SY_FN u32 fair_domain_timer(const struct sy_policy *p, struct sy_domain *d, u64 now)
 {
 	return budget_domain_timer(&fair_domain(d)->budget, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
-				   now);
+				   SY_PARAMETER(p, FAIR_CAP_BURST_PERCENT), now);
 }
 
 /* ---- Who is next, for how long ---- */
@@ -554,14 +597,16 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queue *q,
 				 const struct fair_vcpu *waiting, const struct fair_vcpu *running)
 {
-	u64 vtime = fair_queue_const(q)->vruntime;
+	const struct fair_queue *f = fair_queue_const(q);
 	bool shorter = SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && waiting->slice_ns < running->slice_ns;
 
 	if (!fair_by_deadline(p))
 		return waiting->vruntime <= running->vruntime;
-	if (waiting->vruntime > vtime)
+	if (waiting->saves != running->saves)
+		return waiting->saves;
+	if (!fair_eligible(f, waiting))
 		return false;
-	if (running->vruntime > vtime)
+	if (!fair_eligible(f, running))
 		return true;
 	return waiting->deadline < running->deadline && (shorter || !running->protected);
 }
@@ -588,7 +633,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 	const struct fair_vcpu *waiting = fair_vcpu_const(candidate);
 	const struct fair_queue *f = fair_queue_const(q);
 
-	if (fair_by_deadline(p) && waiting->vruntime > f->vruntime)
+	if (fair_by_deadline(p) && !fair_eligible(f, waiting))
 		return SY_SKIP;
 	if (candidate->first)
 		return SY_TAKE;
@@ -677,6 +722,8 @@ SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct
 	/* Behind one that was summoned there may be less; what was known is never too much. */
 	if (!next || !next->first)
 		f->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
+	if (SY_PARAMETER(p, FAIR_HRTICK) == FAIR_HRTICK_EVERY && fair_by_deadline(p))
+		return sy_min(slice_ns, fair_left_ns(s));
 	if (!q->queued)
 		fair_set_timer(p, f, s, now);
 	return f->timer_ns > now ? sy_min(slice_ns, f->timer_ns - now) : slice_ns;
@@ -724,10 +771,15 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	return request;
 }
 
+static inline u64 fair_queue_weight(const struct fair_queue *f)
+{
+	return f->weight + f->saving_weight;
+}
+
 /* By weight, those where somebody waits above all others, or an idle pCPU might find nobody. */
 SY_FN u64 fair_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 {
-	u64 weight = sy_min(fair_queue(q)->weight, FAIR_LOAD_WAITING - 1);
+	u64 weight = sy_min(fair_queue_weight(fair_queue(q)), FAIR_LOAD_WAITING - 1);
 
 	return q->queued ? FAIR_LOAD_WAITING + weight : weight;
 }
@@ -740,8 +792,8 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 	const struct fair_queue *f = fair_queue_const(from);
 	const struct fair_queue *t = fair_queue_const(to);
 	const struct fair_vcpu *s = fair_vcpu_const(v);
-	u64 from_load = sy_min(f->weight, FAIR_RUN_MAX_NS);
-	u64 to_load = sy_min(t->weight, FAIR_RUN_MAX_NS);
+	u64 from_load = sy_min(fair_queue_weight(f), FAIR_RUN_MAX_NS);
+	u64 to_load = sy_min(fair_queue_weight(t), FAIR_RUN_MAX_NS);
 	s64 difference = fair_difference(from_load, to_load);
 	s64 after = difference - 2 * (s64)sy_min(s->weight, SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
 	u64 recent_ns = SY_PARAMETER(p, FAIR_TICK_NS);
@@ -762,7 +814,8 @@ static const struct sy_parameter fair_parameters[] = { FAIR_PARAMETERS(SY_PARAME
 static const struct sy_description fair_description = {
 	.name = "fair",
 	.help = "Linux's fair class: virtual run time by weight, a domain as a control group",
-	.vintage = { "cfs", "eevdf" },
+	.vintage = { "poise", "cfs", "eevdf" },
+	.known = { "made for Steelyard; no kernel has it" },
 	.parameters = FAIR_PARAMETER_COUNT,
 	.parameter = fair_parameters,
 };

@@ -38,7 +38,8 @@ enum fair_place {
 
 struct fair_vcpu {
 	u64 vruntime; /* in no queue: relative to the virtual time of the one that it left */
-	u64 deadline; /* between two queues: relative to vruntime */
+	u64 deadline; /* order deadline: its place among those who may run: slice_end, or of who saves a time */
+	u64 slice_end; /* order deadline: virtual runtime at which its slice is consumed; between two queues: relative to vruntime */
 	s64 lag; /* order deadline: virtual time less vruntime when it left the sums */
 	u64 weight; /* of its part of the domain, at least 1 */
 	u64 slice_ns; /* order deadline: asked for */
@@ -49,6 +50,7 @@ struct fair_vcpu {
 	u32 passed_over; /* 1: it spun and was not yielded to the last time; see sy_pass_over() */
 	u8 protected; /* 1: run to parity: chosen, slice not consumed */
 	u8 skipped; /* 1: it yields to a sibling: the next choice is for another, if that is fair */
+	u8 saves; /* order deadline: 1: it has savings, and is no part of the queue's virtual time */
 	u8 spins; /* 1: it has not run since its last pause-loop exit */
 	struct fair_average runnable;
 	struct budget_grant grant;
@@ -64,7 +66,8 @@ struct fair_domain {
 struct fair_queue {
 	u64 vruntime; /* the queue's virtual time */
 	u64 remainder;
-	u64 weight; /* sum over who runs or waits */
+	u64 weight; /* sum over who runs or waits, without those who save */
+	u64 saving_weight; /* sum over those */
 	u64 least_waiting; /* order vruntime: least that waits, or a bit less; or FAIR_NOBODY */
 	u64 scale; /* of the times that grow with the number of pCPUs */
 	u64 balance_interval_ns;
@@ -185,6 +188,10 @@ static inline void fair_settle(struct fair_queue *f)
 
 static inline void fair_add(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
 {
+	if (s->saves) {
+		f->saving_weight += s->weight;
+		return;
+	}
 	f->weight += s->weight;
 	if (fair_by_deadline(p)) {
 		f->remainder += s->weight * (s->vruntime - f->vruntime);
@@ -194,6 +201,10 @@ static inline void fair_add(const struct sy_policy *p, struct fair_queue *f, str
 
 static inline void fair_remove(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
 {
+	if (s->saves) {
+		f->saving_weight -= s->weight;
+		return;
+	}
 	f->weight -= s->weight;
 	if (fair_by_deadline(p)) {
 		f->remainder -= s->weight * (s->vruntime - f->vruntime);
@@ -257,15 +268,27 @@ static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fa
 			SY_PARAMETER(p, FAIR_ASKED_SLICE_MAX_NS));
 }
 
-/* Order deadline: what a vCPU takes along when it leaves the sums; two slices or a tick at most. */
+/* Order deadline: most lag that a vCPU saves: siblings that run share what a domain may save. */
+static inline s64 fair_saved(const struct sy_policy *p, const struct sy_domain *d)
+{
+	return (s64)fair_virtual(SY_PARAMETER(p, FAIR_SAVED_NS), fair_whole_weight(d));
+}
+
+/* Order deadline: whether it may run: it has savings, or has had no more than its part. */
+static inline bool fair_eligible(const struct fair_queue *f, const struct fair_vcpu *s)
+{
+	return s->saves || s->vruntime <= f->vruntime;
+}
+
+/* Order deadline: what a vCPU takes along when it leaves the sums: two slices or a tick at most, or what it may save. */
 static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f,
-			   const struct fair_vcpu *s)
+			   const struct sy_domain *d, const struct fair_vcpu *s)
 {
 	s64 lag = fair_difference(f->vruntime, s->vruntime);
 	u64 limit_ns = sy_max(2 * s->slice_ns, SY_PARAMETER(p, FAIR_TICK_NS));
 	s64 limit = (s64)fair_virtual(limit_ns, s->weight);
 
-	return sy_smin(sy_smax(lag, -limit), limit);
+	return sy_smin(sy_smax(lag, -limit), sy_smax(limit, fair_saved(p, d)));
 }
 
 /*
@@ -297,21 +320,24 @@ static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
 		return;
 	fair_remove(p, f, s);
 	if (fair_by_deadline(p)) {
-		s64 until_deadline = fair_difference(s->deadline, s->vruntime);
+		s64 until_end = fair_difference(s->slice_end, s->vruntime);
 
 		s->vruntime = vtime - (u64)fair_scaled(fair_difference(vtime, s->vruntime),
 						       s->weight, weight);
-		s->deadline = s->vruntime + (u64)fair_scaled(until_deadline, s->weight, weight);
+		s->slice_end = s->vruntime + (u64)fair_scaled(until_end, s->weight, weight);
+		s->deadline = s->saves ? s->deadline : s->slice_end;
 	}
 	fair_set_weight(s, weight);
 	fair_add(p, f, s);
 }
 
+/* Who saves has a deadline in time, which is before all virtual times. */
 static inline void fair_renew_deadline(const struct sy_policy *p, const struct fair_queue *f,
-				       const struct sy_domain *d, struct fair_vcpu *s)
+				       const struct sy_domain *d, struct fair_vcpu *s, u64 now)
 {
 	s->slice_ns = fair_asked_slice_ns(p, f, d);
-	s->deadline = s->vruntime + fair_virtual(s->slice_ns, s->weight);
+	s->slice_end = s->vruntime + fair_virtual(s->slice_ns, s->weight);
+	s->deadline = s->saves ? now + s->slice_ns : s->slice_end;
 	s->protected = 0;
 }
 
@@ -329,25 +355,31 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 	fair_set_weight(s, fair_weight(p, d, s, now));
 	if (!fair_by_deadline(p)) {
 		s->vruntime = sy_max(s->vruntime, f->vruntime - credit_ns);
-	} else if (s->lag < 0 && SY_PARAMETER(p, FAIR_DELAY_DEQUEUE)) {
-		lag = sy_smin(fair_difference(f->vruntime, s->vruntime), 0);
-		s->vruntime = f->vruntime - (u64)fair_scaled(lag, weight_before, s->weight);
+	} else if (SY_PARAMETER(p, FAIR_SAVED_NS) || (s->lag < 0 && SY_PARAMETER(p, FAIR_DELAY_DEQUEUE))) {
+		/* Bounded in time before it is scaled: it sleeps as long as it likes. */
+		lag = sy_smin(fair_difference(f->vruntime, s->vruntime),
+			      (s64)fair_virtual(SY_PARAMETER(p, FAIR_SAVED_NS), weight_before));
+		lag = sy_smin(fair_scaled(lag, weight_before, s->weight), fair_saved(p, d));
+		s->saves = lag > 0;
+		s->vruntime = f->vruntime - (u64)lag;
 	} else {
 		lag = fair_scaled(s->lag, weight_before, s->weight);
 		s->vruntime = fair_vruntime_with_lag(f, s, lag);
 	}
-	fair_renew_deadline(p, f, d, s);
+	fair_renew_deadline(p, f, d, s, now);
 	fair_add(p, f, s);
 	s->place = FAIR_WAITING;
 }
 
 /* It blocks or is parked. */
-static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, struct fair_vcpu *s)
+static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, const struct sy_domain *d,
+			     struct fair_vcpu *s)
 {
 	struct fair_queue *f = fair_queue(q);
 
-	s->lag = fair_lag(p, f, s);
+	s->lag = fair_lag(p, f, d, s);
 	fair_remove(p, f, s);
+	s->saves = 0;
 	if (!fair_by_deadline(p))
 		fair_advance(f, q, FAIR_NOBODY);
 	s->place = FAIR_PARKED;

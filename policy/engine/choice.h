@@ -602,6 +602,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	}
 	c->paused = SY_NONE;
 	/* 7 */
+	engine_set_lesser(e, pcpu, chosen != SY_NONE && !c->interrupted && sy_is_lesser(host_policy(e), &host_vcpu(e, chosen)->state));
 	if (chosen == SY_NONE) {
 		host_notes(e, ENGINE_IDLED, pcpu, SY_NONE, 0);
 		return SY_FOREVER;

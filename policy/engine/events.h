@@ -320,6 +320,7 @@ ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
 	host_notes(e, ENGINE_OCCUPIED, pcpu, SY_NONE, 0);
 	c->interrupted = 0;
 	engine_set_occupied(e, pcpu, true);
+	engine_set_lesser(e, pcpu, false);
 	if (engine_is_idle(e, pcpu))
 		host_set_idle(e, pcpu, false);
 	engine_disperse(e, c->queue, now);

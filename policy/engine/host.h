@@ -163,6 +163,8 @@ HOST_FN void host_account_first(struct engine *e, u32 place);
 
 HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word);
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle);
+HOST_FN u64 host_lesser_pcpus(struct engine *e, u32 word);
+HOST_FN void host_set_lesser(struct engine *e, u32 pcpu, bool lesser);
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word);
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited);
 /* Where it may run, of the pCPUs that are there. */

@@ -19,12 +19,18 @@ ENGINE_FN bool engine_any_idle(struct engine *e, u32 from, u32 end)
 	return false;
 }
 
-/* The first idle pCPU from `from` on and before `end` that is of this affinity, or SY_NONE. */
-ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
+/* Sets of pCPUs in which a vCPU looks for a place. */
+enum engine_set {
+	ENGINE_IDLE,
+	ENGINE_LESSER
+};
+
+/* The first pCPU of the set, from `from` on and before `end`, that is of this affinity, or SY_NONE. */
+ENGINE_FN u32 engine_first_of(struct engine *e, u32 set, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
 	while (host_goes_on(e) && from < end) {
 		u32 word = from / 64;
-		u64 found = host_idle_pcpus(e, word);
+		u64 found = set == ENGINE_IDLE ? host_idle_pcpus(e, word) : host_lesser_pcpus(e, word);
 
 		if (found)
 			found &= engine_pcpus_for(e, vcpu, affinity, word);
@@ -36,6 +42,12 @@ ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from
 		from = (word + 1) * 64;
 	}
 	return SY_NONE;
+}
+
+/* The same of idle ones. */
+ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
+{
+	return engine_first_of(e, ENGINE_IDLE, vcpu, affinity, from, end);
 }
 
 ENGINE_FN bool engine_core_is_idle(struct engine *e, u32 pcpu)
@@ -61,8 +73,8 @@ ENGINE_FN u32 engine_idle_core_for(struct engine *e, u32 vcpu, u32 affinity, u32
 	return SY_NONE;
 }
 
-/* Of those whose whole core is idle, or of all, the one nearest to where the vCPU was last; or SY_NONE. */
-ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 vcpu, u32 affinity, bool cores, u32 from, u32 end)
+/* Of a set, or of those whose whole core is idle, the one nearest to where the vCPU was last; or SY_NONE. */
+ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 set, u32 vcpu, u32 affinity, bool cores, u32 from, u32 end)
 {
 	u32 last = host_vcpu(e, vcpu)->state.pcpu, pcpus = 1, found;
 
@@ -73,7 +85,7 @@ ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 vcpu, u32 affinity, bool c
 		near = (u32)sy_max(last - last % pcpus, from);
 		near_end = (u32)sy_min(last - last % pcpus + pcpus, end);
 		found = cores ? engine_idle_core_for(e, vcpu, affinity, near, near_end) :
-				engine_idle_for(e, vcpu, affinity, near, near_end);
+				engine_first_of(e, set, vcpu, affinity, near, near_end);
 	} while (host_goes_on(e) && found == SY_NONE && pcpus < e->pcpus);
 	return found;
 }
@@ -86,14 +98,14 @@ ENGINE_FN u32 engine_nearest_idle_by(struct engine *e, u32 vcpu, u32 affinity, u
 	if (engine_idle_for(e, vcpu, affinity, from, end) == SY_NONE)
 		return SY_NONE;
 	if (e->level_pcpus[ENGINE_CORE] > 1) {
-		found = engine_nearest_of(e, vcpu, affinity, true, from, end);
+		found = engine_nearest_of(e, ENGINE_IDLE, vcpu, affinity, true, from, end);
 		if (found != SY_NONE)
 			return found;
 	}
 	if (last >= from && last < end && engine_is_idle(e, last) &&
 	    engine_has(e, vcpu, affinity, last))
 		return last;
-	return engine_nearest_of(e, vcpu, affinity, false, from, end);
+	return engine_nearest_of(e, ENGINE_IDLE, vcpu, affinity, false, from, end);
 }
 
 ENGINE_CALL u32 engine_nearest_idle(ENGINE, u32 vcpu, u32 from, u32 end)
@@ -308,6 +320,22 @@ ENGINE_CALL u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 
 	return engine_interrupt_there(e, vcpu, pcpu);
 }
 
+/* SY_STEPS_LESSER: the pCPU that it found was in time for what else happens there, or is left. */
+ENGINE_CALL u32 engine_interrupt_lesser(ENGINE, u32 vcpu, u64 now)
+{
+	u32 from = host_vcpu(e, vcpu)->queue, affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, found;
+
+	for (; pcpu == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++)
+		pcpu = engine_nearest_of(e, ENGINE_LESSER, vcpu, affinity, false, host_zero(e), e->pcpus);
+	if (pcpu == SY_NONE || host_queue_at(e, pcpu) == from)
+		return ENGINE_NOT_FOUND;
+	found = engine_reach_there(e, vcpu, pcpu);
+	if (found != pcpu || engine_lead(e, vcpu, pcpu, now) > 0)
+		return found;
+	engine_let_go(e, from, host_queue_at(e, pcpu));
+	return ENGINE_NOT_FOUND;
+}
+
 /* SY_STEP_ALL_IDLE */
 ENGINE_CALL bool engine_interrupt_all_idle(ENGINE, u32 vcpu, u32 from, u32 end)
 {
@@ -366,7 +394,7 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 plan = sy_steps(host_policy(e), &v->state), found = ENGINE_NOT_FOUND;
-	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
+	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE | SY_STEPS_LESSER);
 	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
 	if (better == SY_NONE && engine_is_shut_out(e, vcpu))
@@ -384,6 +412,8 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 		if (found != ENGINE_NOT_FOUND && !(found == ENGINE_FOUND && also))
 			break;
 	}
+	if (found == ENGINE_NOT_FOUND && plan & SY_STEPS_LESSER)
+		found = engine_interrupt_lesser(e, vcpu, now);
 	return found;
 }
 

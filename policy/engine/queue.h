@@ -186,6 +186,17 @@ ENGINE_FN void engine_let_go(struct engine *e, u32 own, u32 queue)
 		answer_; \
 	})
 
+/* Whether a lesser vCPU runs on the pCPU, which changes seldom, and nowhere without such. */
+ENGINE_FN void engine_set_lesser(struct engine *e, u32 pcpu, bool lesser)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+
+	if (c->lesser == lesser)
+		return;
+	c->lesser = lesser;
+	host_set_lesser(e, pcpu, lesser);
+}
+
 /* Lets a pCPU choose again, after what happens now. It is no longer idle then: somebody is on the
  * way. */
 ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
@@ -199,6 +210,7 @@ ENGINE_FN void engine_interrupt(struct engine *e, u32 pcpu)
 	host_notes(e, ENGINE_INTERRUPTS, pcpu, SY_NONE, 0);
 	if (c->current == SY_NONE)
 		host_set_idle(e, pcpu, false);
+	engine_set_lesser(e, pcpu, false);
 	host_interrupt(e, pcpu);
 }
 

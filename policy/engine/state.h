@@ -62,6 +62,7 @@ struct engine_pcpu {
 	u8 interrupted; /* 1: it is on the way to a choice; the host clears it as that begins */
 	u8 occupied; /* 1: something that is no vCPU runs here */
 	u8 online; /* 1: it is there */
+	u8 lesser; /* 1: sy_is_lesser() runs here, and nothing has interrupted it */
 	u8 tick_missed; /* 1: a tick came while it was occupied */
 };
 

@@ -47,7 +47,7 @@ static struct engine_pcpu pcpus[PCPUS];
 /* The host's own. */
 static u64 allowed[VCPUS][WORDS], preferred[VCPUS][WORDS];
 static bool prefers[VCPUS];
-static u64 idle[WORDS], waited[WORDS];
+static u64 idle[WORDS], lesser[WORDS], waited[WORDS];
 static u32 waiting[PCPUS][VCPUS], waiting_count[PCPUS];
 static bool there[VCPUS];
 static u64 wanted[VCPUS][WORDS], liked[VCPUS][WORDS]; /* as `allowed` and `preferred`, whatever is there */
@@ -230,6 +230,16 @@ HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool value)
 {
 	set_bit(idle, pcpu, value);
+}
+
+HOST_FN u64 host_lesser_pcpus(struct engine *e, u32 word)
+{
+	return lesser[word];
+}
+
+HOST_FN void host_set_lesser(struct engine *e, u32 pcpu, bool value)
+{
+	set_bit(lesser, pcpu, value);
 }
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
@@ -796,6 +806,7 @@ static void begin_host(void)
 	memset(queues, 0, sizeof(queues));
 	memset(pcpus, 0, sizeof(pcpus));
 	memset(idle, 0, sizeof(idle));
+	memset(lesser, 0, sizeof(lesser));
 	memset(waited, 0, sizeof(waited));
 	memset(waiting_count, 0, sizeof(waiting_count));
 	memset(there, 0, sizeof(there));

@@ -18,7 +18,7 @@ static bool holds_domain(const struct sy_domain *d);
 #define CALLS(X) \
 	X(writes_domain) X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) X(wants_offered) \
 	X(accounting_init) X(queue_init) X(domain_init) X(vcpu_init) X(vcpu_destroy) X(join) X(leave) \
-	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
+	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(is_lesser) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
 	X(charge) X(vcpu_timer_ns) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
 	X(reset_due) X(reset) X(reweigh) X(start) X(slice) X(tick) \
 	X(account_begin) X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) \
@@ -223,7 +223,7 @@ static enum sy_verdict checked_verdict(enum sy_verdict verdict)
 
 static u32 checked_steps(u32 steps)
 {
-	u32 kinds = steps & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE);
+	u32 kinds = steps & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE | SY_STEPS_LESSER);
 
 	check(kinds < 1u << 4 * SY_STEP_BITS, "steps %x", steps);
 	for (; kinds; kinds >>= SY_STEP_BITS)
@@ -273,6 +273,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_survey_vcpu(p, q, d, v) DOES(survey_vcpu, q, d, v, 0, 0, p, q, d, v)
 #define sy_wake(p, q, d, v, now) ASKS(wake, q, d, v, 0, p, q, d, v, now)
 #define sy_steps(p, v) checked_steps(TELLS(steps, 0, 0, v, 0, p, v))
+#define sy_is_lesser(p, v) TELLS(is_lesser, 0, 0, v, 0, p, v)
 #define sy_block(p, q, d, v, now) ASKS(block, q, d, v, 0, p, q, d, v, now)
 #define sy_yield(p, q, d, v, now) ASKS(yield, q, d, v, 0, p, q, d, v, now)
 #define sy_spin(p, d, v, now) TELLS(spin, 0, d, v, 0, p, d, v, now)

@@ -47,7 +47,7 @@ static u64 tick_due_ns[PCPUS_MAX];
 static pthread_mutex_t queue_lock[PCPUS_MAX], domain_lock[DOMAINS], shared_lock, host_lock;
 static pthread_barrier_t still;
 /* Without a lock. */
-static _Atomic u64 idle, waited, clock_ns;
+static _Atomic u64 idle, lesser, waited, clock_ns;
 static _Atomic u64 allowed[VCPUS], preferred[VCPUS];
 static _Atomic u32 queue_of[VCPUS];
 static _Atomic u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS];
@@ -194,6 +194,16 @@ static void set_bit(_Atomic u64 *set, u32 bit, bool value)
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool value)
 {
 	set_bit(&idle, pcpu, value);
+}
+
+HOST_FN u64 host_lesser_pcpus(struct engine *e, u32 word)
+{
+	return lesser;
+}
+
+HOST_FN void host_set_lesser(struct engine *e, u32 pcpu, bool value)
+{
+	set_bit(&lesser, pcpu, value);
 }
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
@@ -615,7 +625,7 @@ static void begin_host(void)
 	memset(pcpus, 0, sizeof(pcpus));
 	memset(waiting_count, 0, sizeof(waiting_count));
 	memset(tick_due_ns, 0, sizeof(tick_due_ns));
-	idle = waited = 0;
+	idle = lesser = waited = 0;
 	clock_ns = SY_S;
 	draw_policy();
 	saves = below(2);

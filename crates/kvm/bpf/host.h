@@ -17,6 +17,7 @@ struct queue queues[MAX_PCPUS];
 struct pcpu pcpus[MAX_PCPUS];
 struct engine engine;
 u64 idle_pcpus[PCPU_WORDS];
+u64 lesser_pcpus[PCPU_WORDS];
 u64 waited_queues[PCPU_WORDS];
 u64 present_pcpus[PCPU_WORDS];
 /* What is put off, that which could not get a timer among it, and what is known of the timer that serves it. */
@@ -405,6 +406,16 @@ HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
 {
 	set_bit_of(word_of(idle_pcpus, pcpu / 64), pcpu, idle);
+}
+
+HOST_FN u64 host_lesser_pcpus(struct engine *e, u32 word)
+{
+	return *word_of(lesser_pcpus, word);
+}
+
+HOST_FN void host_set_lesser(struct engine *e, u32 pcpu, bool lesser)
+{
+	set_bit_of(word_of(lesser_pcpus, pcpu / 64), pcpu, lesser);
 }
 
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)

@@ -599,6 +599,83 @@ fn eevdf_negative_lag_wears_off_in_sleep() {
     }
 }
 
+/// Two of weight 256; the second sleeps while the first runs for this long, and wakes. Slices are of 0.5 ms.
+fn after_sleep(slept_ns: u64) -> (Host, usize, usize) {
+    let mut host = Host::new("fair@poise", &[], 1);
+    let (a, b) = (host.single(256), host.single(256));
+    host.wake(b);
+    assert_eq!(host.choose(0), Some(b));
+    assert_eq!(host.block(0), b);
+    host.wake(a);
+    assert_eq!(host.choose(0), Some(a));
+    host.now += slept_ns;
+    host.wake(b);
+    (host, a, b)
+}
+
+#[test]
+fn poise_spends_what_sleep_left_unused_before_all_others() {
+    // a has run 10 ms, and b saved as much: it has 10 ms alone, then each has a half of what follows.
+    let (mut host, a, b) = after_sleep(10 * MS);
+    assert_eq!(host.key_of(b), host.now + 500 * US, "its deadline is a time");
+    assert!(host.lead(b) > 0);
+    host.run(10 * MS);
+    assert_eq!((host.got_ns[a], host.got_ns[b]), (10 * MS, 10 * MS));
+    host.run(20 * MS);
+    for got_ns in &host.got_ns {
+        assert_near(*got_ns as f64, 20e6, 0.5e6, "a half each");
+    }
+}
+
+#[test]
+fn poise_bounds_what_a_domain_saves() {
+    let (mut host, a, b) = after_sleep(400 * MS);
+    host.run(30 * MS);
+    assert_eq!((host.got_ns[a], host.got_ns[b]), (400 * MS, 30 * MS));
+    host.run(20 * MS);
+    assert_near(host.got_ns[b] as f64, 40e6, 0.5e6, "a half once the savings are spent");
+}
+
+#[test]
+fn poise_saves_nothing_where_nobody_else_wants_the_pcpu() {
+    // b sleeps while nobody runs: none of its part went to others.
+    let mut host = Host::new("fair@poise", &[], 1);
+    let (a, b) = (host.single(256), host.single(256));
+    host.now += 100 * MS;
+    host.wake(a);
+    assert_eq!(host.choose(0), Some(a));
+    host.wake(b);
+    assert!(host.key_of(b) > 1 << 62, "a deadline in virtual time");
+    host.run(20 * MS);
+    assert_near(host.got_ns[b] as f64, 10e6, 0.5e6, "a half from the beginning");
+}
+
+#[test]
+fn poise_takes_the_earliest_deadline_of_those_who_have_savings() {
+    let mut host = Host::new("fair@poise", &[], 1);
+    let (a, b) = (host.single(256), host.single(256));
+    let short = host.domain(Settings { slice_ns: 200 * US, ..Settings::default() }, &[0]);
+    for sleeper in [b, short] {
+        host.wake(sleeper);
+        assert_eq!(host.choose(0), Some(sleeper));
+        host.block(0);
+    }
+    host.wake(a);
+    assert_eq!(host.choose(0), Some(a));
+    host.now += 20 * MS;
+    host.wake(b);
+    assert_eq!(host.choose(0), Some(b));
+    // The other's deadline is 0.5 ms after its wake-up, and this one's 0.2 ms after its own.
+    host.now += 100 * US;
+    host.wake(short);
+    assert_eq!(host.key_of(short), host.now + 200 * US);
+    assert!(host.lead(short) > 0);
+    assert_eq!(host.choose(0), Some(short));
+    // Both before who has no savings, until both are spent.
+    host.run(39_900 * US);
+    assert_eq!(host.got_ns, [20 * MS, 20 * MS, 20 * MS]);
+}
+
 #[test]
 fn a_move_keeps_what_a_vcpu_is_ahead_or_behind() {
     // a and b on pCPU 0: a runs 2 ms, b is 1 ms behind the average, which is 1 ms on. c and d on
@@ -811,7 +888,7 @@ fn balance_leaves_small_imbalances() {
 #[test]
 fn shares_follow_weights_on_one_queue() {
     let weights = [1, 64, 256, 256, 512, 1024, 4096];
-    for policy in ["fair@cfs", "fair@eevdf"] {
+    for policy in ["fair@poise", "fair@cfs", "fair@eevdf"] {
         let mut host = Host::new(policy, &[], 1);
         for weight in weights {
             let v = host.single(weight);
@@ -950,6 +1027,23 @@ fn a_parked_domain_keeps_its_parts_of_the_weight() {
     assert_eq!(host.load(0), 0, "parked: in nobody's sum");
     host.run(20 * MS);
     assert_near(host.load(0) as f64 / 262_144.0, 0.25, 0.01, "unparked");
+}
+
+#[test]
+fn poise_saves_a_budget_from_one_period_to_the_next() {
+    // 25 % of 100 ms. It sleeps through a period, and has that one's 25 ms beside those of the next; then 25 in each.
+    let mut host = Host::new("fair@poise", &[], 1);
+    let capped = host.domain(Settings { cap_percent: 25, ..Settings::default() }, &[0]);
+    host.wake(capped);
+    host.run(MS);
+    host.block(0);
+    host.run(200 * MS);
+    host.wake(capped);
+    let before = host.got_ns[capped];
+    host.run(90 * MS);
+    assert_eq!(host.got_ns[capped] - before, 50 * MS);
+    host.run(1000 * MS);
+    assert_eq!(host.got_ns[capped] - before, 300 * MS);
 }
 
 #[test]

@@ -101,6 +101,7 @@ pub(crate) struct Pcpu {
     pub interrupted: bool,
     pub occupied: bool,
     online: bool,
+    lesser: bool,
     tick_missed: bool,
 }
 
@@ -195,6 +196,7 @@ pub(crate) struct Tables {
     pub sets: *const u64,
     pub idle: *const u64,
     pub waited: *mut u64,
+    pub lesser: *mut u64,
     pub words: u32,
     pub account_count: u32,
     pub account_order: *const DomainNumber,
@@ -226,6 +228,7 @@ impl Default for Host {
                 sets: null(),
                 idle: null(),
                 waited: null_mut(),
+                lesser: null_mut(),
                 words: 0,
                 account_count: 0,
                 account_order: null(),
@@ -249,12 +252,12 @@ twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engin
     tick_ns = "engine.tick_ns", turn_end_ns = "engine.turn_end_ns", turn_left_ns = "engine.turn_left_ns",
     current = "engine.current", queue = "engine.queue", paused = "engine.paused", vcpus = "engine.vcpus",
     interrupted = "engine.interrupted", occupied = "engine.occupied", online = "engine.online",
-    tick_missed = "engine.tick_missed");
+    lesser = "engine.lesser", tick_missed = "engine.tick_missed");
 twin!(FACTS, Host, "simulated_host": accounting = "engine.accounting", governor = "engine.governor",
     began_ns = "engine.began_ns", pcpus = "engine.pcpus", level_pcpus = "engine.level_pcpus", queues = "engine.queues",
     online = "engine.online", rotor = "engine.rotor", policy, simulation, tables);
 twin!(FACTS, Tables, "simulated_tables": vcpus, domains, queues, pcpus, vcpu_bytes, domain_bytes, queue_bytes,
-    pcpu_bytes, sets, idle, waited, words, account_count, account_order);
+    pcpu_bytes, sets, idle, waited, lesser, words, account_count, account_order);
 
 /// Where the engine looks for `allowed` and `preferred` of a vCPU, in bytes.
 pub(crate) const VCPU_ALLOWED: usize = ffi::find(FACTS, "simulated_vcpu.allowed");

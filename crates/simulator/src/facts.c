@@ -63,6 +63,7 @@ void facts(void)
 	FIELD(simulated_pcpu, engine.interrupted);
 	FIELD(simulated_pcpu, engine.occupied);
 	FIELD(simulated_pcpu, engine.online);
+	FIELD(simulated_pcpu, engine.lesser);
 	FIELD(simulated_pcpu, engine.tick_missed);
 
 	SIZE(simulated_host);
@@ -90,6 +91,7 @@ void facts(void)
 	FIELD(simulated_tables, sets);
 	FIELD(simulated_tables, idle);
 	FIELD(simulated_tables, waited);
+	FIELD(simulated_tables, lesser);
 	FIELD(simulated_tables, words);
 	FIELD(simulated_tables, account_count);
 	FIELD(simulated_tables, account_order);

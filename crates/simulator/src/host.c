@@ -53,6 +53,7 @@ struct simulated_tables {
 	const u64 *sets;
 	const u64 *idle;
 	u64 *waited;
+	u64 *lesser;
 	u32 words;
 	u32 account_count;
 	const u32 *account_order;
@@ -191,6 +192,13 @@ HOST_FN void host_account_first(struct engine *e, u32 place)
 	simulated_account_first(host_of(e)->simulation, place);
 }
 
+static inline void set_bit(u64 *set, u32 bit, bool value)
+{
+	u64 mask = 1ULL << bit % 64;
+
+	set[bit / 64] = value ? set[bit / 64] | mask : set[bit / 64] & ~mask;
+}
+
 HOST_FN u64 host_idle_pcpus(struct engine *e, u32 word)
 {
 	return tables(e)->idle[word];
@@ -201,6 +209,16 @@ HOST_FN void host_set_idle(struct engine *e, u32 pcpu, bool idle)
 	simulated_set_idle(host_of(e)->simulation, pcpu, idle);
 }
 
+HOST_FN u64 host_lesser_pcpus(struct engine *e, u32 word)
+{
+	return tables(e)->lesser[word];
+}
+
+HOST_FN void host_set_lesser(struct engine *e, u32 pcpu, bool lesser)
+{
+	set_bit(tables(e)->lesser, pcpu, lesser);
+}
+
 HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
 {
 	return tables(e)->waited[word];
@@ -208,9 +226,7 @@ HOST_FN u64 host_waited_queues(struct engine *e, u32 word)
 
 HOST_FN void host_set_waited(struct engine *e, u32 queue, bool waited)
 {
-	u64 *word = &tables(e)->waited[queue / 64], bit = 1ULL << queue % 64;
-
-	*word = waited ? *word | bit : *word & ~bit;
+	set_bit(tables(e)->waited, queue, waited);
 }
 
 static inline const struct simulated_vcpu *vcpu_of(struct engine *e, u32 vcpu)

@@ -128,6 +128,7 @@ const PINNED: &[(&str, u64)] = &[
     ("credit@xen-4.20", 0x21d6c595194d5ca4),
     ("credit2@xen-4.5", 0x6cc4e7faac90b7f9),
     ("credit2@xen-4.20", 0x4e0aae2efedc46e3),
+    ("fair@poise", 0x0008936b3d354166),
     ("fair@cfs", 0xfe3ecbd6629808f6),
     ("fair@eevdf", 0x88aff351202e566e),
     ("mcredit2", 0x10873b57725bf271),
@@ -135,6 +136,7 @@ const PINNED: &[(&str, u64)] = &[
     ("boost-credit", 0x26c4ab71585845d0),
     ("app-slice", 0x45bfee329fdf9887),
     ("lockvisor", 0xfbff0934302e64f5),
+    ("poise", 0x6f8ac6f93366df86),
 ];
 
 #[test]

@@ -950,6 +950,10 @@ proptest! {
                 let slack_ns = match name {
                     "credit" => 2 * period_ns * u64::from(domain.vcpus),
                     // A slice is at least 1 ns, even with nothing left; the next period pays for it.
+                    "fair" => {
+                        let burst_ns = budget_ns / 100 * parameter(&policy, "cap_burst_percent");
+                        budget_ns + burst_ns + u64::from(domain.vcpus)
+                    }
                     _ => budget_ns + u64::from(domain.vcpus),
                 };
                 for periods in [1, 2, 5, 8, 30] {
@@ -961,6 +965,34 @@ proptest! {
                     prop_assert!(most_ns <= periods * budget_ns + slack_ns, "{}", text);
                 }
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    /// The bound at the head of fair.h, for one pCPU and equal weights: the savings of all others, and a turn of each.
+    #[test]
+    fn nobody_waits_for_longer_than_the_savings_of_the_others(
+        loads in prop::collection::vec((time(100..100_000), time(1..200_000), 0..50u32), 2..8),
+        hogs in 1..3usize,
+        seed in 0..1000u64,
+    ) {
+        let busy = |compute, sleep, jitter_percent| Busy { compute, sleep, jitter_percent, ..Busy::default() };
+        let mut domains: Vec<Domain> = loads
+            .into_iter()
+            .map(|(compute, sleep, jitter)| Domain::new("", 1).with_task(1, busy(compute, sleep, jitter)))
+            .collect();
+        domains.extend((0..hogs).map(|_| Domain::new("", 1).with_task(1, Busy::default())));
+        let setup = named(Host { costs: no_costs(), ..Host::default() }, domains);
+        let policy = policy("fair@poise");
+        let [saved_ns, slice_ns] = ["saved_ns", "base_slice_ns"].map(|name| parameter(&policy, name));
+        let run = run(&setup, &policy, seed, 2 * S);
+        let others = setup.domains.len() as u64 - 1;
+        for domain in &run.domains {
+            let worst_ns = domain.time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns);
+            prop_assert!(worst_ns <= others * (saved_ns + 2 * slice_ns), "{worst_ns} ns beside {others}");
         }
     }
 }

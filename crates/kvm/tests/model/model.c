@@ -702,6 +702,7 @@ static void forget_all(void)
 	memset(pcpus, 0, sizeof(pcpus));
 	memset(&engine, 0, sizeof(engine));
 	memset(idle_pcpus, 0, sizeof(idle_pcpus));
+	memset(lesser_pcpus, 0, sizeof(lesser_pcpus));
 	memset(waited_queues, 0, sizeof(waited_queues));
 	memset(present_pcpus, 0, sizeof(present_pcpus));
 	memset(unbalanced_queues, 0, sizeof(unbalanced_queues));

@@ -76,8 +76,9 @@ pub struct Simulation {
     vcpus: Table<OfVcpu, Vcpu>,
     /// pCPUs with no vCPU that nobody has interrupted yet.
     idle: Mask,
-    /// Queues in which a vCPU waits: the engine's, see `host.c`.
+    /// Queues in which a vCPU waits, and pCPUs that run a lesser one: the engine's, see `host.c`.
     waited: Vec<u64>,
+    lesser: Vec<u64>,
     /// pCPUs that must choose again, in the order in which they were interrupted.
     interrupted: Vec<PcpuNumber>,
     /// Queues that asked for balance.
@@ -340,6 +341,7 @@ impl Simulation {
             vcpus: Table::with_capacity(vcpus),
             idle: all,
             waited: vec![0; pcpus.div_ceil(64) as usize],
+            lesser: vec![0; pcpus.div_ceil(64) as usize],
             interrupted: vec![],
             unbalanced: VecDeque::new(),
             account_order: accounted.map(Number::new).collect(),
@@ -407,6 +409,7 @@ impl Simulation {
             sets: self.set_words.as_ptr(),
             idle: self.idle.words().as_ptr(),
             waited: self.waited.as_mut_ptr(),
+            lesser: self.lesser.as_mut_ptr(),
             words: self.idle.words().len() as u32,
             account_count: self.account_order.len() as u32,
             account_order: self.account_order.as_ptr(),

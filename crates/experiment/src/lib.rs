@@ -26,25 +26,33 @@ pub use outcome::{
 };
 pub use run::{run, unwatched};
 
-/// A published system.
+/// A published system, ours, or a stock scheduler of today.
 pub struct System {
     /// Its name as a policy.
     pub policy: &'static str,
-    /// What it extends.
+    /// What it extends; of a stock scheduler what was stock before it.
     pub base: &'static str,
     /// The experiment that it was published with.
-    pub experiment: &'static str,
+    pub experiment: Option<&'static str>,
 }
 
-const fn system(policy: &'static str, base: &'static str, experiment: &'static str) -> System {
-    System { policy, base, experiment }
+const fn published(policy: &'static str, base: &'static str, experiment: &'static str) -> System {
+    System { policy, base, experiment: Some(experiment) }
 }
 
-/// The published systems in the order in which they are shown.
-pub const SYSTEMS: [System; 5] = [
-    system("mcredit2", "credit2@xen-4.5", "mcredit2"),
-    system("boost-credit", "credit@xen-3.3", "boost-credit"),
-    system("app-slice", "credit@xen-4.2", "app-slice"),
-    system("load-weight", "credit@xen-4.2", "load-weight"),
-    system("lockvisor", "fair@cfs", "cosched"),
+const fn other(policy: &'static str, base: &'static str) -> System {
+    System { policy, base, experiment: None }
+}
+
+/// The systems in the order in which they are shown.
+pub const SYSTEMS: [System; 9] = [
+    published("mcredit2", "credit2@xen-4.5", "mcredit2"),
+    published("boost-credit", "credit@xen-3.3", "boost-credit"),
+    published("app-slice", "credit@xen-4.2", "app-slice"),
+    published("load-weight", "credit@xen-4.2", "load-weight"),
+    published("lockvisor", "fair@cfs", "cosched"),
+    other("poise", "fair@eevdf"),
+    other("fair@eevdf", "fair@cfs"),
+    other("credit2@xen-4.20", "credit@xen-4.20"),
+    other("credit@xen-4.20", "credit@xen-4.2"),
 ];

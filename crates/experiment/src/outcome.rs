@@ -275,13 +275,15 @@ pub struct MatrixOutcome {
 pub struct SystemOutcome {
     /// Whether it was published with this experiment.
     pub own: bool,
+    /// Whether none is better here.
+    pub best: bool,
     /// Why it has no meaning here; then nothing was measured.
     pub without: Option<String>,
     /// The system.
     pub system: Cell,
-    /// What it extends, alone.
+    /// What it extends, alone; of a stock scheduler what was stock before it.
     pub base: Cell,
-    /// How many times as good as what it extends; more is better.
+    /// How many times as good as `base`; more is better.
     pub effect: Option<f64>,
 }
 
@@ -469,19 +471,25 @@ fn matrix(experiment: &Experiment, measured: &Runs<'_>) -> Option<MatrixOutcome>
         let meant = without.is_none();
         let (system, base) = (cell(known.policy, meant), cell(known.base, meant));
         SystemOutcome {
-            own: known.experiment == experiment.name,
+            own: known.experiment == Some(experiment.name.as_str()),
+            best: false,
             without,
             effect: better(system.value, base.value),
             system,
             base,
         }
     });
+    let mut systems: Vec<SystemOutcome> = systems.collect();
+    let most = systems.iter().filter_map(|on| on.system.gain).fold(f64::NEG_INFINITY, f64::max);
+    for on in &mut systems {
+        on.best = on.system.gain == Some(most);
+    }
     let metric = &measured.units[&matrix.metric];
     Some(MatrixOutcome {
         label: metric.label.clone(),
         unit: metric.unit.clone(),
         better: matrix.better,
         baseline: cell(&matrix.baseline, true),
-        systems: systems.collect(),
+        systems,
     })
 }

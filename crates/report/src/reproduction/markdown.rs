@@ -29,7 +29,7 @@ pub fn write_markdown(reproduction: &Reproduction, mut writer: impl Write) -> io
                 let effect = format!("**{}**", matrix::effect(on));
                 std::iter::once(effect).chain(matrix::details(on)).collect::<Vec<_>>().join("<br>")
             });
-            let name = format!("`{}`<br>on `{}`", system.system.policy, system.base.policy);
+            let name = format!("`{}`<br>over `{}`", system.system.policy, system.base.policy);
             row(&mut writer, &name, cells)?;
         }
         let baselines = columns.iter().map(|(_, matrix)| {

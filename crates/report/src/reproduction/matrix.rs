@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The five systems on every experiment: what the picture and the tables have in common, and the
+//! All systems on every experiment: what the picture and the tables have in common, and the
 //! picture.
 
 use std::io::{self, Write};
@@ -13,12 +13,12 @@ use super::spread;
 use crate::format::{lines, number};
 
 /// What the picture and the tables show.
-pub const TITLE: &str = "Five published schedulers on each other's experiments";
+pub const TITLE: &str = "Five published schedulers, ours and those of today on the five experiments";
 
 /// How to read them; each item is a line of a cell.
 pub const READING: [&str; 4] = [
-    "First: with the system over without it, on the scheduler that it extends. 2.00 x is twice as good.",
-    "Then: the whole system over the experiment's baseline.",
+    "First: the system over what it extends; a stock scheduler over what was stock before. 2.00 x is twice as good.",
+    "Then: the whole system over the experiment's baseline; ★ at the best.",
     "Jain's index of share over entitlement: 1 means that all get what is theirs. a → b: without, with.",
     "Switches between vCPUs: with the system over without it.",
 ];
@@ -31,7 +31,7 @@ pub fn columns(reproduction: &Reproduction) -> Vec<(&Outcome, &MatrixOutcome)> {
         .filter_map(|outcome| Some((outcome, outcome.matrix.as_ref()?)))
         .collect();
     columns.sort_by_key(|(outcome, _)| {
-        SYSTEMS.iter().position(|system| system.experiment == outcome.name)
+        SYSTEMS.iter().position(|system| system.experiment == Some(outcome.name.as_str()))
     });
     columns
 }
@@ -98,7 +98,8 @@ pub fn effect(on: &SystemOutcome) -> String {
 
 /// The lines of a cell below its effect: against the baseline, and what it costs.
 pub fn details(on: &SystemOutcome) -> Vec<String> {
-    let gain = on.system.gain.map(|gain| format!("{} x baseline", number(gain)));
+    let star = if on.best { " ★" } else { "" };
+    let gain = on.system.gain.map(|gain| format!("{} x baseline{star}", number(gain)));
     [gain, fairness(on), switches(on)].into_iter().flatten().collect()
 }
 
@@ -225,7 +226,7 @@ pub fn picture(reproduction: &Reproduction) -> Markup {
                 }
             }
             @for (row, on) in systems.iter().enumerate() {
-                (label(row, &on.system.policy, &format!("on {}", on.base.policy)))
+                (label(row, &on.system.policy, &format!("over {}", on.base.policy)))
             }
             (label(systems.len(), "baseline", "as it is"))
             @for (index, (class, words)) in [
@@ -275,6 +276,7 @@ mod tests {
         for ([with, without], effect, verdict) in cases {
             let on = SystemOutcome {
                 own: false,
+                best: false,
                 without: None,
                 system: cell(Some(with)),
                 base: cell(Some(without)),

@@ -411,13 +411,17 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 
 /* ---- Pause-loop exits ---- */
 
-/* Whether it has had no more CPU time than its part and this. Nothing borrowed is forgiven. */
+/*
+ * Whether it has had no more CPU time than its part and this. Nothing borrowed is forgiven. Where somebody has savings,
+ * nobody borrows: a guest that spins on purpose would keep that one waiting for ahead_ns of each of its vCPUs.
+ */
 static inline bool fair_may_borrow(const struct sy_queue *q, const struct sy_vcpu *v, u64 ahead_ns)
 {
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 
-	return fair_difference(s->vruntime, fair_queue_const(q)->vruntime) <=
-	       (s64)fair_virtual(ahead_ns, s->weight);
+	return !fair_queue_const(q)->saving_weight &&
+	       fair_difference(s->vruntime, fair_queue_const(q)->vruntime) <=
+		       (s64)fair_virtual(ahead_ns, s->weight);
 }
 
 /* Order vruntime: whether it may come before its turn: it is ahead by a granularity at most. */

@@ -136,7 +136,7 @@ const PINNED: &[(&str, u64)] = &[
     ("boost-credit", 0x26c4ab71585845d0),
     ("app-slice", 0x45bfee329fdf9887),
     ("lockvisor", 0xfbff0934302e64f5),
-    ("poise", 0x6f8ac6f93366df86),
+    ("poise", 0xbe344ada51ad2288),
 ];
 
 #[test]

@@ -320,13 +320,21 @@ ENGINE_CALL u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 
 	return engine_interrupt_there(e, vcpu, pcpu);
 }
 
-/* SY_STEPS_LESSER: the pCPU that it found was in time for what else happens there, or is left. */
-ENGINE_CALL u32 engine_interrupt_lesser(ENGINE, u32 vcpu, u64 now)
+/* The nearest pCPU that runs a lesser one, or SY_NONE. */
+ENGINE_CALL u32 engine_nearest_lesser(ENGINE, u32 vcpu)
 {
-	u32 from = host_vcpu(e, vcpu)->queue, affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE, found;
+	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE;
 
 	for (; pcpu == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++)
 		pcpu = engine_nearest_of(e, ENGINE_LESSER, vcpu, affinity, false, host_zero(e), e->pcpus);
+	return pcpu;
+}
+
+/* SY_STEPS_LESSER; where it would not lead it is left. */
+ENGINE_FN u32 engine_interrupt_lesser(struct engine *e, u32 vcpu, u64 now)
+{
+	u32 from = host_vcpu(e, vcpu)->queue, pcpu = engine_nearest_lesser(e, vcpu), found;
+
 	if (pcpu == SY_NONE || host_queue_at(e, pcpu) == from)
 		return ENGINE_NOT_FOUND;
 	found = engine_reach_there(e, vcpu, pcpu);

@@ -131,6 +131,8 @@ fn settings_that_cannot_be() {
         ("task = [{ workload.boot.steps = 0 }]", "`0` is out of range"),
         ("task = [{ threads = 0, workload.busy = {} }]", "`0` is out of range"),
         ("task = [{ workload.busy.compute = \"0 s\" }]", "more than 0"),
+        ("task = [{ workload.clocked.run = \"10 ms\" }]", "not less than the period"),
+        ("task = [{ workload.clocked.step = \"0 s\" }]", "more than 0"),
         ("task = [{ workload.stream.packet_bytes = 0 }]", "`0` is out of range"),
         ("task = [{ workload.ping.interval = \"0 s\" }]", "more than 0"),
         ("[[domain]]\nname = \"a\"", "two domains are called `a`"),

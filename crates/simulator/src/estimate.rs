@@ -138,6 +138,10 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
                 .min(threads * per_s(busy.compute.0.saturating_add(busy.sleep.0)));
             CYCLE * at_work
         }
+        Workload::Clocked(clocked) => {
+            let step = clocked.step.0.min(clocked.run.0);
+            threads.min(pcpus) * per_s(step) + CYCLE * threads * per_s(clocked.period.0)
+        }
         Workload::SysbenchCpu(sysbench) => threads.min(pcpus) * per_s(sysbench.event.0),
         Workload::Web(web) => {
             let exchanges = if web.connect.is_some() { 2 * EXCHANGE } else { EXCHANGE };

@@ -215,6 +215,18 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
             path.positive("busy.compute", busy.compute)?;
             path.range("busy.jitter_percent", busy.jitter_percent, limits::JITTER_PERCENT)
         }
+        Workload::Clocked(clocked) => {
+            path.positive("clocked.run", clocked.run)?;
+            path.positive("clocked.step", clocked.step)?;
+            if clocked.run >= clocked.period {
+                let problem = format!(
+                    "`{}` is not less than the period, which is {}",
+                    clocked.run, clocked.period
+                );
+                return Err(path.error("clocked.run", problem));
+            }
+            Ok(())
+        }
         Workload::SysbenchCpu(sysbench) => {
             path.range("sysbench-cpu.events", sysbench.events, limits::SYSBENCH_EVENTS)?;
             path.positive("sysbench-cpu.event", sysbench.event)

@@ -9,6 +9,7 @@
 mod backend;
 mod boot;
 mod busy;
+mod clocked;
 mod disk;
 mod hackbench;
 mod oltp;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use backend::Backend;
 pub use boot::Boot;
 pub use busy::Busy;
+pub use clocked::Clocked;
 pub use disk::Disk;
 pub use hackbench::Hackbench;
 pub use oltp::Oltp;
@@ -51,6 +53,8 @@ use crate::random::Random;
 pub enum Workload {
     /// Computes, sleeps, and so on for ever.
     Busy(Busy),
+    /// Computes for a part of every period of the clock.
+    Clocked(Clocked),
     /// sysbench cpu: a number of events, each of the same CPU time, over all threads.
     SysbenchCpu(SysbenchCpu),
     /// A web server and its clients outside the host.
@@ -80,6 +84,7 @@ impl Workload {
     pub fn name(&self) -> &'static str {
         match self {
             Workload::Busy(_) => "busy",
+            Workload::Clocked(_) => "clocked",
             Workload::SysbenchCpu(_) => "sysbench-cpu",
             Workload::Web(_) => "web",
             Workload::Ping(_) => "ping",
@@ -105,6 +110,7 @@ impl Workload {
     pub(crate) fn program(&self, threads: u32) -> Box<dyn Program> {
         match self {
             Workload::Busy(config) => Box::new(busy::Program::new(config, threads)),
+            Workload::Clocked(config) => Box::new(clocked::Program::new(config, threads)),
             Workload::SysbenchCpu(config) => Box::new(sysbench_cpu::Program::new(config, threads)),
             Workload::Web(config) => Box::new(web::Program::new(config, threads)),
             Workload::Ping(config) => Box::new(ping::Program::new(config, threads)),
@@ -131,6 +137,7 @@ macro_rules! into_workload {
 }
 into_workload!(
     Busy,
+    Clocked,
     SysbenchCpu,
     Web,
     Ping,

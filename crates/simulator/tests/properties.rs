@@ -19,8 +19,8 @@ use steelyard_simulator::config::{
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
-    Boot, Burst, Busy, Client, Clocked, Direction, Disk, Hackbench, Oltp, Ping, Replay,
-    ReplayThread, Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
+    Boot, Burst, Busy, Client, Direction, Disk, Hackbench, Oltp, Ping, Replay, ReplayThread,
+    Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
 };
 
 fn config(cases: u32) -> ProptestConfig {
@@ -180,12 +180,6 @@ fn workloads() -> impl Strategy<Value = Workload> {
         3 => (time(10..40_000), time(0..50_000), 0..=100u32, any::<bool>()).prop_map(
             |(compute, sleep, jitter_percent, backlog)| {
                 Busy { compute, sleep, jitter_percent, backlog }.into()
-            }
-        ),
-        1 => (time(1_000..50_000), time(0..50_000), 1..1_000u64, time(10..2_000)).prop_map(
-            |(period, from, run, step)| {
-                let run = Nanoseconds((period.0 * run / 1_000).max(1));
-                Clocked { period, from, run, step }.into()
             }
         ),
         1 => (0..200u64, time(10..5_000))

@@ -147,7 +147,7 @@ pub fn write_matrix(reproduction: &Reproduction, mut writer: impl Write) -> io::
 }
 
 const MARGIN: usize = 14;
-const LABELS: usize = 128;
+const LABELS: usize = 160;
 const COLUMN: usize = 152;
 const HEADER: usize = 98;
 const ROW: usize = 84;

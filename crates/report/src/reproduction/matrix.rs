@@ -13,7 +13,8 @@ use super::spread;
 use crate::format::{lines, number};
 
 /// What the picture and the tables show.
-pub const TITLE: &str = "Five published schedulers, ours and those of today on the five experiments";
+pub const TITLE: &str =
+    "Five published schedulers, ours and those of today on the five experiments";
 
 /// How to read them; each item is a line of a cell.
 pub const READING: [&str; 4] = [

@@ -37,7 +37,7 @@ static void check_beliefs_of_pcpu(u32 i)
 
 	check(idle == (c->current == SY_NONE && !c->interrupted && !c->occupied && c->online), "pCPU %u is %s", i,
 	      idle ? "taken for idle" : "forgotten");
-	check((lesser[i / 64] >> i % 64 & 1) == c->lesser, "pCPU %u: a lesser one there is not as told", i);
+	check((host_lesser_pcpus(&engine, i / 64) >> i % 64 & 1) == c->lesser, "pCPU %u: a lesser one there is not as told", i);
 	check(!c->lesser || (c->current != SY_NONE && !c->interrupted && !c->occupied), "pCPU %u is taken for one with a lesser one", i);
 	check(c->current == SY_NONE || (c->online && !c->occupied), "pCPU %u runs vCPU %u at once", i, c->current);
 	check(c->state.busy == (c->current != SY_NONE), "pCPU %u: busy is %u", i, c->state.busy);

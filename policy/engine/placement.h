@@ -22,33 +22,9 @@ ENGINE_FN bool engine_any_idle(struct engine *e, u32 from, u32 end)
 /* Sets of pCPUs in which a vCPU looks for a place. */
 enum engine_set {
 	ENGINE_IDLE,
+	ENGINE_IDLE_CORES, /* whose whole core is idle */
 	ENGINE_LESSER
 };
-
-/* The first pCPU of the set, from `from` on and before `end`, that is of this affinity, or SY_NONE. */
-ENGINE_FN u32 engine_first_of(struct engine *e, u32 set, u32 vcpu, u32 affinity, u32 from, u32 end)
-{
-	while (host_goes_on(e) && from < end) {
-		u32 word = from / 64;
-		u64 found = set == ENGINE_IDLE ? host_idle_pcpus(e, word) : host_lesser_pcpus(e, word);
-
-		if (found)
-			found &= engine_pcpus_for(e, vcpu, affinity, word);
-		found >>= from % 64;
-		if (found) {
-			from += (u32)__builtin_ctzll(found);
-			return from < end ? from : SY_NONE;
-		}
-		from = (word + 1) * 64;
-	}
-	return SY_NONE;
-}
-
-/* The same of idle ones. */
-ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
-{
-	return engine_first_of(e, ENGINE_IDLE, vcpu, affinity, from, end);
-}
 
 ENGINE_FN bool engine_core_is_idle(struct engine *e, u32 pcpu)
 {
@@ -61,20 +37,36 @@ ENGINE_FN bool engine_core_is_idle(struct engine *e, u32 pcpu)
 	return true;
 }
 
-/* The same, of those whose whole core is idle. */
-ENGINE_FN u32 engine_idle_core_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
+/* The first pCPU of the set, from `from` on and before `end`, that is of this affinity, or SY_NONE. */
+ENGINE_FN u32 engine_first_of(struct engine *e, u32 set, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
-	u32 pcpu;
+	while (host_goes_on(e) && from < end) {
+		u32 word = from / 64;
+		u64 found = set == ENGINE_LESSER ? host_lesser_pcpus(e, word) : host_idle_pcpus(e, word);
 
-	for (; host_goes_on(e) && (pcpu = engine_idle_for(e, vcpu, affinity, from, end)) != SY_NONE; from = pcpu + 1) {
-		if (engine_core_is_idle(e, pcpu))
-			return pcpu;
+		if (found)
+			found &= engine_pcpus_for(e, vcpu, affinity, word);
+		found >>= from % 64;
+		if (!found) {
+			from = (word + 1) * 64;
+			continue;
+		}
+		from += (u32)__builtin_ctzll(found);
+		if (from < end && (set != ENGINE_IDLE_CORES || engine_core_is_idle(e, from)))
+			return from;
+		from++;
 	}
 	return SY_NONE;
 }
 
-/* Of a set, or of those whose whole core is idle, the one nearest to where the vCPU was last; or SY_NONE. */
-ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 set, u32 vcpu, u32 affinity, bool cores, u32 from, u32 end)
+/* The same of idle ones. */
+ENGINE_FN u32 engine_idle_for(struct engine *e, u32 vcpu, u32 affinity, u32 from, u32 end)
+{
+	return engine_first_of(e, ENGINE_IDLE, vcpu, affinity, from, end);
+}
+
+/* The one of the set that is nearest to where the vCPU was last, or SY_NONE. */
+ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 set, u32 vcpu, u32 affinity, u32 from, u32 end)
 {
 	u32 last = host_vcpu(e, vcpu)->state.pcpu, pcpus = 1, found;
 
@@ -84,8 +76,7 @@ ENGINE_FN u32 engine_nearest_of(struct engine *e, u32 set, u32 vcpu, u32 affinit
 		pcpus = engine_wider(e, pcpus);
 		near = (u32)sy_max(last - last % pcpus, from);
 		near_end = (u32)sy_min(last - last % pcpus + pcpus, end);
-		found = cores ? engine_idle_core_for(e, vcpu, affinity, near, near_end) :
-				engine_first_of(e, set, vcpu, affinity, near, near_end);
+		found = engine_first_of(e, set, vcpu, affinity, near, near_end);
 	} while (host_goes_on(e) && found == SY_NONE && pcpus < e->pcpus);
 	return found;
 }
@@ -98,14 +89,14 @@ ENGINE_FN u32 engine_nearest_idle_by(struct engine *e, u32 vcpu, u32 affinity, u
 	if (engine_idle_for(e, vcpu, affinity, from, end) == SY_NONE)
 		return SY_NONE;
 	if (e->level_pcpus[ENGINE_CORE] > 1) {
-		found = engine_nearest_of(e, ENGINE_IDLE, vcpu, affinity, true, from, end);
+		found = engine_nearest_of(e, ENGINE_IDLE_CORES, vcpu, affinity, from, end);
 		if (found != SY_NONE)
 			return found;
 	}
 	if (last >= from && last < end && engine_is_idle(e, last) &&
 	    engine_has(e, vcpu, affinity, last))
 		return last;
-	return engine_nearest_of(e, ENGINE_IDLE, vcpu, affinity, false, from, end);
+	return engine_nearest_of(e, ENGINE_IDLE, vcpu, affinity, from, end);
 }
 
 ENGINE_CALL u32 engine_nearest_idle(ENGINE, u32 vcpu, u32 from, u32 end)
@@ -326,7 +317,7 @@ ENGINE_CALL u32 engine_nearest_lesser(ENGINE, u32 vcpu)
 	u32 affinity = engine_first_affinity(e, vcpu), pcpu = SY_NONE;
 
 	for (; pcpu == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++)
-		pcpu = engine_nearest_of(e, ENGINE_LESSER, vcpu, affinity, false, host_zero(e), e->pcpus);
+		pcpu = engine_nearest_of(e, ENGINE_LESSER, vcpu, affinity, host_zero(e), e->pcpus);
 	return pcpu;
 }
 

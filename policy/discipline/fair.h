@@ -112,7 +112,7 @@
 	  "order deadline: whether a timer ends the first slice after a switch, or every one; the tick ends the others", \
 	  "HRTICK, off in 6.12; in 7.2 on where CONFIG_HRTIMER_REARM_DEFERRED is (x86)", FAIR_HRTICK_EVERY, 0, 0) \
 	X(FAIR_SAVED_NS, "saved_ns", "ns", 0, SY_S, \
-	  "order deadline: most of its part that a vCPU saves while it sleeps", "ours", 30 * SY_MS, 0, 0) \
+	  "order deadline: most of its part that a domain saves while it sleeps", "ours", 30 * SY_MS, 0, 0) \
 	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
 	  "order deadline: negative lag is made up for during sleep", \
 	  "DELAY_DEQUEUE, DELAY_ZERO", 1, 0, 1) \
@@ -198,7 +198,7 @@ SY_FN enum sy_class fair_class(const struct sy_vcpu *v)
 /* Order deadline: how long who runs may until it has consumed its slice; a timer is set for no less. */
 static inline u64 fair_left_ns(const struct fair_vcpu *s)
 {
-	u64 left = sy_max(s->slice_end, s->vruntime) - s->vruntime;
+	u64 left = sy_max(s->deadline, s->vruntime) - s->vruntime;
 
 	left = sy_min(left, sy_divide(1ULL << 63, s->weight)) * s->weight;
 	left = (left - sy_min(s->uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
@@ -301,8 +301,7 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		return 0;
 	if (fair_by_deadline(p)) {
 		s->vruntime = s->saves ? f->vruntime - (u64)s->lag : fair_vruntime_with_lag(f, s, s->lag);
-		s->slice_end += s->vruntime;
-		s->deadline = s->saves ? s->deadline : s->slice_end;
+		s->deadline += s->vruntime;
 	}
 	fair_add(p, f, s);
 	s->place = FAIR_WAITING;
@@ -319,7 +318,7 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 
 	if (s->place >= FAIR_WAITING) {
 		s->lag = fair_lag(p, f, d, s);
-		s->slice_end -= s->vruntime;
+		s->deadline -= s->vruntime;
 		fair_remove(p, f, s);
 		s->place = FAIR_MOVING;
 	}
@@ -401,10 +400,10 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 
 	/* Who yields all the time comes last; farther off its deadline could not be scaled. */
 	if (s->saves)
-		s->deadline = now + s->slice_ns;
+		s->due_ns = now + s->slice_ns;
 	else
-		s->deadline = s->slice_end = sy_min(s->slice_end + fair_virtual(s->slice_ns, s->weight),
-						    s->vruntime + FAIR_DEADLINE_MAX);
+		s->deadline = sy_min(s->deadline + fair_virtual(s->slice_ns, s->weight),
+				     s->vruntime + FAIR_DEADLINE_MAX);
 	s->protected = 0;
 	return 0;
 }
@@ -516,26 +515,23 @@ static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *
 	struct fair_vcpu *s = fair_vcpu(v);
 	/* Who is apart was in no group when the host looked. */
 	u64 weight = SY_APART(v) ? fair_whole_weight(d) : fair_weight(p, d, s, now);
-	bool spent = false, consumed;
+	bool spent = s->saves && s->vruntime >= f->vruntime, consumed;
 
 	if (!fair_by_deadline(p)) {
 		fair_advance(f, q, s->vruntime);
 		fair_reweigh(p, f, s, weight);
 		return 0;
 	}
-	if (s->saves) {
-		spent = s->vruntime >= f->vruntime;
-		if (spent) {
-			fair_remove(p, f, s);
-			s->saves = 0;
-			fair_add(p, f, s);
-		}
-	} else {
+	if (spent) {
+		fair_remove(p, f, s);
+		s->saves = 0;
+		fair_add(p, f, s);
+	} else if (!s->saves) {
 		f->remainder += s->weight * ran_virtual;
 		fair_settle(f);
 	}
 	fair_reweigh(p, f, s, weight);
-	consumed = spent || s->vruntime >= s->slice_end;
+	consumed = spent || s->vruntime >= s->deadline;
 	if (consumed)
 		fair_renew_deadline(p, f, d, s, now);
 	if (q->queued && (consumed || (SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && !s->protected &&
@@ -592,7 +588,7 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	if (s->place == FAIR_RUNNING)
 		s->place = FAIR_WAITING;
 	if (fair_by_deadline(p))
-		return s->deadline;
+		return fair_due(s);
 	f->least_waiting = sy_min(f->least_waiting, s->vruntime);
 	return s->vruntime;
 }
@@ -612,7 +608,7 @@ static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queu
 		return false;
 	if (!fair_eligible(f, running))
 		return true;
-	return waiting->deadline < running->deadline && (shorter || !running->protected);
+	return fair_due(waiting) < fair_due(running) && (shorter || !running->protected);
 }
 
 /* Order vruntime: in virtual ns, of the one that woke; order deadline: 1 or 0. */
@@ -647,7 +643,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 	    fair_may_come(p, f, waiting, fair_vcpu_const(best)->vruntime))
 		return SY_TAKE;
 	/* A shorter slice further on may still precede. */
-	if (fair_by_deadline(p) && waiting->deadline < fair_vcpu_const(best)->deadline &&
+	if (fair_by_deadline(p) && fair_due(waiting) < fair_due(fair_vcpu_const(best)) &&
 	    SY_PARAMETER(p, FAIR_PREEMPT_SHORT))
 		return SY_SKIP;
 	return SY_STOP;

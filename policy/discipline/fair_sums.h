@@ -38,8 +38,8 @@ enum fair_place {
 
 struct fair_vcpu {
 	u64 vruntime; /* in no queue: relative to the virtual time of the one that it left */
-	u64 deadline; /* order deadline: its place among those who may run: slice_end, or of who saves a time */
-	u64 slice_end; /* order deadline: virtual runtime at which its slice is consumed; between two queues: relative to vruntime */
+	u64 deadline; /* order deadline: virtual runtime at which its slice is consumed; between two queues: relative to vruntime */
+	u64 due_ns; /* order deadline, of who saves: its deadline in time */
 	s64 lag; /* order deadline: virtual time less vruntime when it left the sums */
 	u64 weight; /* of its part of the domain, at least 1 */
 	u64 slice_ns; /* order deadline: asked for */
@@ -280,6 +280,12 @@ static inline bool fair_eligible(const struct fair_queue *f, const struct fair_v
 	return s->saves || s->vruntime <= f->vruntime;
 }
 
+/* Order deadline: its place among those who may run. A deadline in time is before all virtual times. */
+static inline u64 fair_due(const struct fair_vcpu *s)
+{
+	return s->saves ? s->due_ns : s->deadline;
+}
+
 /* Order deadline: what a vCPU takes along when it leaves the sums: two slices or a tick at most, or what it may save. */
 static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f,
 			   const struct sy_domain *d, const struct fair_vcpu *s)
@@ -320,24 +326,22 @@ static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
 		return;
 	fair_remove(p, f, s);
 	if (fair_by_deadline(p)) {
-		s64 until_end = fair_difference(s->slice_end, s->vruntime);
+		s64 until_deadline = fair_difference(s->deadline, s->vruntime);
 
 		s->vruntime = vtime - (u64)fair_scaled(fair_difference(vtime, s->vruntime),
 						       s->weight, weight);
-		s->slice_end = s->vruntime + (u64)fair_scaled(until_end, s->weight, weight);
-		s->deadline = s->saves ? s->deadline : s->slice_end;
+		s->deadline = s->vruntime + (u64)fair_scaled(until_deadline, s->weight, weight);
 	}
 	fair_set_weight(s, weight);
 	fair_add(p, f, s);
 }
 
-/* Who saves has a deadline in time, which is before all virtual times. */
 static inline void fair_renew_deadline(const struct sy_policy *p, const struct fair_queue *f,
 				       const struct sy_domain *d, struct fair_vcpu *s, u64 now)
 {
 	s->slice_ns = fair_asked_slice_ns(p, f, d);
-	s->slice_end = s->vruntime + fair_virtual(s->slice_ns, s->weight);
-	s->deadline = s->saves ? now + s->slice_ns : s->slice_end;
+	s->deadline = s->vruntime + fair_virtual(s->slice_ns, s->weight);
+	s->due_ns = now + s->slice_ns;
 	s->protected = 0;
 }
 

@@ -10,9 +10,12 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::{error, fmt};
+
+use rustix::process::geteuid;
 
 /// Texts that are held as a whole: scenarios, libvirt's XML, xl.cfg.
 pub const TEXT_BYTES: u64 = 4 << 20;
@@ -164,7 +167,25 @@ impl Input<BufReader<File>> {
     /// # Errors
     /// Those of the system.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Input::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
+        Ok(Input::of_file(File::open(path)?))
+    }
+
+    /// Opens a file that nobody but this user and root can write.
+    ///
+    /// # Errors
+    /// Others may write it; those of the system.
+    pub fn open_trusted(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let about = file.metadata()?;
+        if ![0, geteuid().as_raw()].contains(&about.uid()) || about.mode() & 0o022 != 0 {
+            let why = "others may write it: `chown root` and `chmod go-w` mend that";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        Ok(Input::of_file(file))
+    }
+
+    fn of_file(file: File) -> Self {
+        Input::new(BufReader::with_capacity(1 << 16, file))
     }
 }
 

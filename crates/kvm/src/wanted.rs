@@ -4,18 +4,17 @@
 //! Files are read again when they have changed.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
-use std::io::{self, BufReader};
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use steelyard_boundary::input::Input;
-use steelyard_boundary::text::told;
 use steelyard_policy::Policy;
 use steelyard_policy::ffi::Settings;
 use steelyard_scenario::{
-    DomainSettings, HostSettings, Loads, Source, libvirt_settings, parse_loads, parse_settings,
+    Diagnostic, DomainSettings, HostSettings, Loads, Source, libvirt_settings, parse_loads,
+    parse_settings,
 };
 
 /// Where `steelyard kvm set` and `change` keep what they are told, unless they are told where.
@@ -34,6 +33,7 @@ pub struct Wanted {
     /// What load domains are offered: no setting, but told in the same way.
     loads_file: PathBuf,
     loads: Watched<Loads>,
+    loads_written: Option<SystemTime>,
 }
 
 impl Wanted {
@@ -46,6 +46,7 @@ impl Wanted {
             described: HashMap::new(),
             loads_file,
             loads: Watched::default(),
+            loads_written: None,
         }
     }
 
@@ -54,6 +55,7 @@ impl Wanted {
     pub fn look(&mut self, domains: &[String], complain: &dyn Fn(&str)) {
         self.set.look(&self.file, parse_settings, complain);
         self.loads.look(&self.loads_file, parse_loads, complain);
+        self.loads_written = self.loads_file.metadata().and_then(|file| file.modified()).ok();
         self.described.retain(|name, _| domains.contains(name));
         // libvirt's names have no slash.
         for name in domains.iter().filter(|name| !name.contains('/')) {
@@ -79,9 +81,8 @@ impl Wanted {
     /// The load that a domain is offered, in percent of one pCPU, and how long ago that was written.
     pub fn load(&self, domain: &str) -> Option<(u32, Duration)> {
         let percent = *self.loads.value.get(domain)?;
-        let written = self.loads_file.metadata().and_then(|file| file.modified()).ok()?;
         // A clock may have been set back.
-        Some((percent, written.elapsed().unwrap_or_default()))
+        Some((percent, self.loads_written?.elapsed().unwrap_or_default()))
     }
 }
 
@@ -104,7 +105,7 @@ impl<T: Default> Watched<T> {
     fn look(
         &mut self,
         path: &Path,
-        parse: impl Fn(&Source) -> Result<T, steelyard_scenario::Diagnostic>,
+        parse: impl Fn(&Source) -> Result<T, Diagnostic>,
         complain: &dyn Fn(&str),
     ) {
         let found = match path.metadata() {
@@ -121,32 +122,17 @@ impl<T: Default> Watched<T> {
             self.value = T::default();
             return;
         }
-        let text = trusted(path).map_err(|why| format!("{}: {why}", told(path)));
-        match text.and_then(|text| parse(&text).map_err(|fault| fault.to_string())) {
+        match Source::read_trusted(path).and_then(|text| parse(&text)) {
             Ok(value) => self.value = value,
-            Err(why) => complain(&format!("{why}\n  what was asked before that goes on")),
+            Err(fault) => complain(&format!("{fault}\n  what was asked before that goes on")),
         }
     }
-}
-
-/// The text of a file that nobody but this user and root can write.
-fn trusted(path: &Path) -> Result<Source, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let about = file.metadata().map_err(|error| error.to_string())?;
-    // SAFETY: it asks for nothing and cannot fail.
-    let own = unsafe { libc::geteuid() };
-    if ![0, own].contains(&about.uid()) || about.mode() & 0o022 != 0 {
-        return Err("others may write it: `chown root` and `chmod go-w` mend that".to_owned());
-    }
-    let text = Input::new(BufReader::new(file)).text().map_err(|error| error.to_string())?;
-    let text = String::from_utf8(text).map_err(|error| error.to_string())?;
-    Ok(Source::new(path.display().to_string(), text))
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::fs::{self, Permissions};
+    use std::fs::{self, File, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -218,7 +204,7 @@ mod tests {
         host.write("loads", "web 60\nbatch 20\n");
         let file = File::options().append(true).open(host.directory.path().join("loads")).unwrap();
         let hour = Duration::from_secs(3600);
-        file.set_modified(std::time::SystemTime::now() - hour).unwrap();
+        file.set_modified(SystemTime::now() - hour).unwrap();
         let (percent, age_s) = load(&mut host).unwrap();
         assert_eq!(percent, 60);
         assert!(age_s >= 3600, "{age_s}");

@@ -121,6 +121,14 @@ impl Source {
         read_text(path, open(path)?)
     }
 
+    /// All of a file that nobody but this user and root can write: who obeys it is root.
+    ///
+    /// # Errors
+    /// As those of [`Source::read`]; others may write it.
+    pub fn read_trusted(path: &Path) -> Result<Source, Diagnostic> {
+        read_text(path, Input::open_trusted(path).map_err(|error| unreadable(path, &error))?)
+    }
+
     /// An error about these bytes.
     pub fn error(&self, bytes: Range<usize>, message: impl Into<String>) -> Diagnostic {
         let start = floor(&self.text, bytes.start);

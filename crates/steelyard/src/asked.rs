@@ -2,11 +2,21 @@
 //! What is asked of a scheduler that runs here, as `NAME=[VALUE]`: `steelyard kvm` and `steelyard xen`.
 
 use steelyard_boundary::text::told;
-use steelyard_policy::Parameter;
+use steelyard_policy::{Parameter, settings};
 use steelyard_scenario::{Diagnostic, SettingsOfDomains, Source};
 
 use crate::failure::Failure;
 use crate::terminal;
+
+/// What can be asked for a domain.
+pub fn help() -> String {
+    let names: Vec<_> = settings().iter().map(|setting| setting.name).collect();
+    let names = names.join(", ");
+    format!(
+        "What to ask for; without a value: no longer. None: show what is asked.\n\nOf these: {names}. \
+         Times have a unit, such as \"5 ms\""
+    )
+}
 
 /// Each of `NAME=[VALUE]`.
 pub fn each(

@@ -68,9 +68,6 @@ pub enum Command {
     ///
     /// It is kept in a file, and the running scheduler follows within a second, as does each that is
     /// started later. It goes before what control groups and libvirt say.
-    ///
-    /// Settings: weight, cap_percent, slice, sedf.period, sedf.slice, sedf.extra_time, boost.limit,
-    /// boost.ratio_percent, load_percent, ungrouped. Times have a unit, such as "5 ms".
     #[command(after_help = "Examples:\n  steelyard kvm set web weight=512 slice=\"5 ms\"\n  \
         steelyard kvm set web sedf.period=\"20 ms\" sedf.slice=\"5 ms\"\n  \
         steelyard kvm set web slice=")]
@@ -78,7 +75,7 @@ pub enum Command {
         /// Name of the VM, as `status` shows it; none: show what is asked for all.
         domain: Option<String>,
         /// What to ask for; without a value: no longer. None: show what is asked.
-        #[arg(value_name = "NAME=[VALUE]")]
+        #[arg(value_name = "NAME=[VALUE]", long_help = asked::help())]
         asked: Vec<String>,
         /// Where that is kept, as of `run`.
         #[arg(long, value_name = "FILE", default_value = SETTINGS)]

@@ -26,9 +26,6 @@ pub enum Command {
     /// Ask for something for a domain, or show what is asked.
     ///
     /// It holds at once, and until the domain ends; `xl` and domain configurations set weights and caps as well.
-    ///
-    /// Settings: weight, cap_percent, slice, sedf.period, sedf.slice, sedf.extra_time, boost.limit,
-    /// boost.ratio_percent, load_percent, ungrouped. Times have a unit, such as "5 ms".
     #[command(after_help = "Examples:\n  steelyard xen set web weight=512 slice=\"5 ms\"\n  \
         steelyard xen set web sedf.period=\"20 ms\" sedf.slice=\"5 ms\"\n  \
         steelyard xen set web slice=")]
@@ -36,7 +33,7 @@ pub enum Command {
         /// Name of the domain, as `xl list` shows it; none: show what is asked for all.
         domain: Option<String>,
         /// What to ask for; without a value: no longer. None: show what is asked.
-        #[arg(value_name = "NAME=[VALUE]")]
+        #[arg(value_name = "NAME=[VALUE]", long_help = asked::help())]
         asked: Vec<String>,
     },
     /// Show the parameters of the policy that runs, or change some.
@@ -234,7 +231,7 @@ impl Feeder<'_> {
             return;
         }
         self.written = written;
-        let loads = Source::read(path).and_then(|source| parse_loads(&source));
+        let loads = Source::read_trusted(path).and_then(|source| parse_loads(&source));
         let ids = xen_domains();
         let (loads, ids) = match (loads, ids) {
             (Ok(loads), Ok(ids)) => (loads, ids),

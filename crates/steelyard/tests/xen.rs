@@ -6,7 +6,8 @@
 mod files;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -198,11 +199,13 @@ fn loads_are_told_each_time_that_they_are_written() {
     host.files.put("hypfs/loads", "");
     host.files.put("hypfs/calls", "");
     let file = host.files.path("loads");
-    let write = |text: &str| {
-        fs::write(file.with_extension("new"), text).unwrap();
-        fs::rename(file.with_extension("new"), &file).unwrap();
+    let write = |text: &str, mode: u32| {
+        let new = file.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, Permissions::from_mode(mode)).unwrap();
+        fs::rename(new, &file).unwrap();
     };
-    write("web 60\nbatch 250\nanother 5\n");
+    write("web 60\nbatch 250\nanother 5\n", 0o644);
     let arguments = ["feed", "--interval", "10ms", "--loads", file.to_str().unwrap()];
     let mut feed = host.command(&arguments).spawn().unwrap();
     let told = |line: &str| host.read("calls").lines().filter(|&call| call == line).count();
@@ -210,9 +213,12 @@ fn loads_are_told_each_time_that_they_are_written() {
         told("write /steelyard/loads 12 250") == 1 && told("write /steelyard/loads 3 60") == 1
     });
     // The same load is news all the same.
-    write("web 60");
+    write("web 60", 0o644);
     wait_for(|| told("write /steelyard/loads 3 60") == 2);
-    write("web 70");
+    // What anybody can write is not obeyed.
+    write("web 99", 0o666);
+    thread::sleep(Duration::from_millis(100));
+    write("web 70", 0o644);
     wait_for(|| told("write /steelyard/loads 3 70") == 1);
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&feed),
@@ -221,6 +227,7 @@ fn loads_are_told_each_time_that_they_are_written() {
     .unwrap();
     assert!(feed.wait().unwrap().success());
     assert_eq!(told("write /steelyard/loads 12 250"), 1);
+    assert_eq!(told("write /steelyard/loads 3 99"), 0);
 }
 
 #[test]

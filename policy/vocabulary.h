@@ -50,8 +50,9 @@
 /* Fixed point of the factors by which governors multiply a knob. */
 #define SY_FACTOR_ONE (1ULL << 16)
 
-/* CPU time per time is in millionths of a pCPU, up to so many pCPUs. */
+/* CPU time per time is in millionths of a pCPU, up to so many pCPUs; so many are a percent. */
 #define SY_MILLIONTHS 1000000ULL
+#define SY_PERCENT (SY_MILLIONTHS / 100)
 #define SY_PCPUS_MAX 65535ULL
 
 /* No pCPU, no time limit. */

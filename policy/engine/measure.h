@@ -126,7 +126,7 @@ HOST_FN void measure_ends(struct engine *e, u32 vcpu, u64 now)
 static inline void measure_offered(const struct engine_samples *samples, struct sy_sample *sample, u64 now)
 {
 	u64 at_ns = SY_LOAD(samples->offered_at_ns);
-	u64 offered = sy_min(SY_LOAD(samples->offered), SY_PERCENT_MAX * (SY_MILLIONTHS / 100));
+	u64 offered = sy_min(SY_LOAD(samples->offered), SY_PERCENT_MAX * SY_PERCENT);
 	/* 18 minutes at most, so that the product is below 2^62 */
 	u64 interval_us = sy_min(sample->interval_ns / SY_US, 1ULL << 30);
 

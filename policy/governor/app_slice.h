@@ -179,8 +179,7 @@ static inline u64 app_slice_entitled(const struct app_slice *a, const struct sy_
 	u64 entitled = sy_clamp(d->vcpus, 1, SY_PCPUS_MAX) * SY_MILLIONTHS;
 
 	if (d->settings.cap_percent)
-		entitled = sy_min(entitled, sy_min(d->settings.cap_percent, 1ULL << 40) *
-						    (SY_MILLIONTHS / 100));
+		entitled = sy_min(entitled, sy_min(d->settings.cap_percent, 1ULL << 40) * SY_PERCENT);
 	/* 2^16 x 2^20 x 2^16 */
 	entitled = sy_min(entitled, a->pcpus * SY_MILLIONTHS * weight / sy_max(a->weight, weight));
 	return sy_max(entitled, 1);

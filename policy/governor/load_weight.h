@@ -67,7 +67,7 @@ _Static_assert((int)LOAD_WEIGHT_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, 
 #define LOAD_WEIGHT_TIME_MAX_NS (1ULL << 60)
 
 /* All pCPUs of the largest host, in millionths of one. */
-#define LOAD_WEIGHT_OFFERED_MAX (SY_PERCENT_MAX * (SY_MILLIONTHS / 100))
+#define LOAD_WEIGHT_OFFERED_MAX (SY_PERCENT_MAX * SY_PERCENT)
 
 struct load_weight {
 	u64 began_ns; /* the interval; 0: no sample yet */
@@ -135,7 +135,7 @@ static inline u64 load_weight_workload(const struct sy_policy *p, const struct s
 		u64 offered = sy_millionths(ld->offered_ns, sy_max(ld->believed_ns, SY_MS));
 
 		if (declared)
-			offered = sy_min(declared, SY_PERCENT_MAX) * (SY_MILLIONTHS / 100);
+			offered = sy_min(declared, SY_PERCENT_MAX) * SY_PERCENT;
 		if (declared || ld->believed_ns)
 			return sy_min(offered, LOAD_WEIGHT_OFFERED_MAX);
 	}

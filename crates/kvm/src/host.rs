@@ -38,8 +38,8 @@ const ASK: Duration = Duration::from_secs(1);
 /// Where control groups are mounted.
 pub const GROUPS: &str = "/sys/fs/cgroup";
 
-/// In a percent.
-const MILLIONTHS: u64 = 10_000;
+/// In millionths, as `SY_PERCENT`.
+const PERCENT: u64 = 10_000;
 
 /// Instead of a pCPU's number, as in `bpf/state.h`.
 const NO_PCPU: u16 = 0xffff;
@@ -294,7 +294,7 @@ impl Scheduler {
             // SAFETY: as in `tell_packets`.
             unsafe {
                 let samples = &raw mut domain.samples;
-                ptr::write_volatile(&raw mut (*samples).offered, MILLIONTHS * u64::from(percent));
+                ptr::write_volatile(&raw mut (*samples).offered, PERCENT * u64::from(percent));
                 // 0 would be never.
                 let at_ns = now_ns.saturating_sub(age_ns).max(1);
                 ptr::write_volatile(&raw mut (*samples).offered_at_ns, at_ns);

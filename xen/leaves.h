@@ -189,7 +189,7 @@ static void cf_check say_packets(struct host_domain *d, unsigned int what, u64 p
 /* So many percent of a pCPU its work asks for, from now on. */
 static void cf_check say_load(struct host_domain *d, unsigned int what, u64 percent)
 {
-	d->samples.offered = min(percent, (u64)SY_PERCENT_MAX) * (SY_MILLIONTHS / 100);
+	d->samples.offered = min(percent, (u64)SY_PERCENT_MAX) * SY_PERCENT;
 	d->samples.offered_at_ns = NOW();
 }
 
@@ -223,23 +223,14 @@ static int cf_check loads_write(struct hypfs_entry_leaf *leaf,
 	return tell_number(from, size, say_load);
 }
 
-static const struct hypfs_funcs packets_funcs = {
-	.enter = hypfs_node_enter,
-	.exit = hypfs_node_exit,
-	.read = hypfs_read_leaf,
-	.write = packets_write,
-	.getsize = hypfs_getsize,
-	.findentry = hypfs_leaf_findentry,
-};
+#define FUNCS_OF_TOLD(write_it) \
+	{ \
+		.enter = hypfs_node_enter, .exit = hypfs_node_exit, .read = hypfs_read_leaf, \
+		.write = write_it, .getsize = hypfs_getsize, .findentry = hypfs_leaf_findentry, \
+	}
 
-static const struct hypfs_funcs loads_funcs = {
-	.enter = hypfs_node_enter,
-	.exit = hypfs_node_exit,
-	.read = hypfs_read_leaf,
-	.write = loads_write,
-	.getsize = hypfs_getsize,
-	.findentry = hypfs_leaf_findentry,
-};
+static const struct hypfs_funcs packets_funcs = FUNCS_OF_TOLD(packets_write);
+static const struct hypfs_funcs loads_funcs = FUNCS_OF_TOLD(loads_write);
 
 /* A setting is a word of them all; what is not asked for is as the list says. */
 static void cf_check say_setting(struct host_domain *d, unsigned int setting, u64 value)

@@ -944,17 +944,17 @@ proptest! {
             let (_, trace) = run_traced(&setup, &policy, 1, S);
             for (index, domain) in setup.domains.iter().enumerate() {
                 let budget_ns = period_ns * u64::from(domain.cap_percent) / 100;
+                let burst_ns = match name {
+                    "fair" => budget_ns / 100 * parameter(&policy, "cap_burst_percent"),
+                    _ => 0,
+                };
                 // The rest of a period's budget may be used at the end of it, and the next at once.
                 // Credit judges once per accounting: each vCPU may have saved the credits of one, and
                 // run through one before it is parked.
                 let slack_ns = match name {
                     "credit" => 2 * period_ns * u64::from(domain.vcpus),
                     // A slice is at least 1 ns, even with nothing left; the next period pays for it.
-                    "fair" => {
-                        let burst_ns = budget_ns / 100 * parameter(&policy, "cap_burst_percent");
-                        budget_ns + burst_ns + u64::from(domain.vcpus)
-                    }
-                    _ => budget_ns + u64::from(domain.vcpus),
+                    _ => budget_ns + burst_ns + u64::from(domain.vcpus),
                 };
                 for periods in [1, 2, 5, 8, 30] {
                     let most_ns = most_in_window_ns(&trace, index, periods * period_ns);

@@ -99,7 +99,7 @@ fn as_text(part: &Part, width: usize) -> String {
     }
     for (published, spelled) in published() {
         if spelled.split(['+', '@']).any(|word| word == *name) {
-            lines.push(format!("As published: {published} = {spelled}"));
+            lines.push(format!("By name: {published} = {spelled}"));
         }
     }
     lines.extend(known_of(vintages, known).map(|known| format!("Known: {known}")));

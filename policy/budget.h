@@ -9,7 +9,8 @@
  * is left the vCPU is parked. A vCPU that blocks hands its grant back. What is spent beyond a grant
  * (the host came late) is a debt that the next periods pay.
  *
- * A burst is how much of a budget may be saved from one period to the next, in percent of it.
+ * A burst is how much CPU time may be saved from one period to the next: what the domain's cap_burst says, or else the
+ * policy, in percent of a budget.
  *
  * Invariants: what is unspent never exceeds one budget and the burst, hence in k periods, from the start of
  * one to the end of another, at most k budgets and the burst are spent, debt aside. The timer of the domain is armed while
@@ -41,6 +42,7 @@ struct budget_grant {
 #define BUDGET_CAP_PERCENT_MAX (100ULL * 65535)
 #define BUDGET_PERIOD_MAX_NS SY_S
 #define BUDGET_BURST_PERCENT_MAX 1000
+#define BUDGET_BURST_MAX_NS (1000 * SY_S)
 #define BUDGET_DEBT_MAX_NS (1LL << 58)
 
 /* period_ns of 0: the discipline does not honour caps. */
@@ -182,11 +184,20 @@ SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domai
 	return SY_DOMAIN_TIMER;
 }
 
+static inline u64 budget_burst_ns(const struct sy_domain *d, u64 full_ns, u64 burst_percent)
+{
+	u64 asked_ns = SY_LOAD(d->settings.cap_burst_ns);
+
+	if (asked_ns)
+		return sy_min(asked_ns, BUDGET_BURST_MAX_NS);
+	return full_ns / 100 * sy_min(burst_percent, BUDGET_BURST_PERCENT_MAX);
+}
+
 /* From domain_timer: the period's end, or that siblings handed something back before it. */
 SY_FN u32 budget_domain_timer(struct budget *b, struct sy_domain *d, u64 period_ns, u64 burst_percent, u64 now)
 {
 	u64 full_ns = budget_full_ns(d, period_ns);
-	u64 most_ns = full_ns + full_ns / 100 * sy_min(burst_percent, BUDGET_BURST_PERCENT_MAX);
+	u64 most_ns = full_ns + budget_burst_ns(d, full_ns, burst_percent);
 
 	if (!budget_capped(d, period_ns)) {
 		/* The cap has gone since the timer was armed. */

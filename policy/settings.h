@@ -19,6 +19,9 @@
 	  "its part of the CPU time under contention, relative to the other domains", "everywhere", SY_WEIGHT_DEFAULT) \
 	X(cap_percent, "cap_percent", "percent", 0, SY_PERCENT_MAX, \
 	  "the most CPU time it may use, of one pCPU; 0: no limit", "the vintages that `steelyard policies` names", 0) \
+	X(cap_burst_ns, "cap_burst", "ns", 0, 1000 * SY_S, \
+	  "CPU time of its cap that it may save for later; 0: what the policy says", \
+	  "credit2, fair; cpu.max.burst of Linux", 0) \
 	X(slice_ns, "slice", "ns", 1, SY_FOREVER, \
 	  "the longest it wants to run at a time", "credit, credit2, fair in order deadline", 0) \
 	X(period_ns, "sedf.period", "ns", 10 * SY_US, 10 * SY_S, \

@@ -621,6 +621,7 @@ static struct sy_settings draw_settings(void)
 	struct sy_settings settings = {
 		.weight = below(4) ? between(0, SY_WEIGHT_MAX) : magnitude(),
 		.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX),
+		.cap_burst_ns = below(2) ? 0 : magnitude(),
 		.slice_ns = below(2) ? 0 : magnitude(),
 		.period_ns = below(2) ? 0 : magnitude(),
 		.reserved_ns = below(2) ? 0 : magnitude(),

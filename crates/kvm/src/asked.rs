@@ -8,9 +8,9 @@
 //! usual weight there. Only relations count, and the sum of all weights is kept: where no group is within another, each
 //! has the weight of its own.
 //!
-//! A cap is the least quota of the groups that hold a domain. libvirt also gives each vCPU a group of its own; the
-//! quotas of these together are a cap of the domain as well. A quota that several domains share is not divided: each
-//! may use all of it.
+//! A cap is the least quota of the groups that hold a domain, with the burst of that group. libvirt also gives each vCPU
+//! a group of its own; the quotas of these together are a cap of the domain as well. A quota that several domains share
+//! is not divided: each may use all of it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -35,13 +35,38 @@ pub struct Asked {
     pub weight: u64,
     /// 0: none.
     pub cap_percent: u64,
+    /// What of it may be saved for later.
+    pub cap_burst_ns: u64,
 }
 
 /// How a domain is held.
 struct Held {
     /// What holds all its vCPUs, the innermost first.
     groups: Vec<Group>,
-    cap_percent: Option<u64>,
+    cap: Option<Cap>,
+}
+
+/// The less is the stricter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Cap {
+    percent: u64,
+    burst_ns: u64,
+}
+
+impl Cap {
+    fn of(group: &GroupPath) -> Option<Cap> {
+        Some(Cap { percent: group.cap_percent()?, burst_ns: group.cap_burst_ns() })
+    }
+
+    /// Of vCPUs, each with a cap of its own.
+    fn together(caps: impl Iterator<Item = Option<Cap>>) -> Option<Cap> {
+        let add = |sum: Cap, cap: Cap| Cap {
+            percent: sum.percent.saturating_add(cap.percent),
+            burst_ns: sum.burst_ns.saturating_add(cap.burst_ns),
+        };
+        let all: Option<Vec<Cap>> = caps.collect();
+        all?.into_iter().reduce(add)
+    }
 }
 
 /// What is asked of these domains, each a process with its vCPUs, in the same order.
@@ -76,7 +101,8 @@ pub fn asked(proc: &Path, groups: &Path, domains: &[(i32, Vec<Thread>)]) -> Vec<
     let scale = own as f64 / beside.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let answer = |(held, weight): (&Held, f64)| Asked {
         weight: ((weight * scale).round() as u64).clamp(limits::WEIGHT.least, limits::WEIGHT.most),
-        cap_percent: held.cap_percent.unwrap_or(0).min(limits::CAP_PERCENT.most),
+        cap_percent: held.cap.map_or(0, |cap| cap.percent).min(limits::CAP_PERCENT.most),
+        cap_burst_ns: held.cap.map_or(0, |cap| cap.burst_ns).min(limits::CAP_BURST_NS.most),
     };
     held.iter().zip(beside).map(answer).collect()
 }
@@ -102,20 +128,20 @@ impl Reader<'_> {
         };
         let chains: Vec<_> = vcpus.iter().map(chain).collect();
         let Some((first, others)) = chains.split_first() else {
-            return Held { groups: vec![], cap_percent: None };
+            return Held { groups: vec![], cap: None };
         };
         let is_common = |group: &&GroupPath| others.iter().all(|chain| chain.contains(group));
         let common: Vec<_> = first.iter().filter(is_common).collect();
-        let least = |groups: &[GroupPath]| groups.iter().filter_map(GroupPath::cap_percent).min();
+        let least = |groups: &[GroupPath]| groups.iter().filter_map(Cap::of).min();
         let within = |chain: &Vec<GroupPath>| least(&chain[..chain.len() - common.len()]);
-        let together = chains.iter().map(within).sum::<Option<u64>>();
-        let cap = common.iter().filter_map(|group| group.cap_percent()).chain(together).min();
+        let together = Cap::together(chains.iter().map(within));
+        let cap = common.iter().filter_map(|group| Cap::of(group)).chain(together).min();
         let told = |group: &&GroupPath| {
             let next = self.ids.len() as u64;
             let id = *self.ids.entry(group.path().to_owned()).or_insert(next);
             Some(Group { id, weight: u32::try_from(group.weight()?).ok()? })
         };
-        Held { groups: common.iter().filter_map(told).collect(), cap_percent: cap }
+        Held { groups: common.iter().filter_map(told).collect(), cap }
     }
 }
 
@@ -148,6 +174,10 @@ mod tests {
 
         /// Of a process of this number, whose threads have those that follow: the groups they are in.
         fn asked(&self, domains: &[(i32, &[(&str, f64)])]) -> Vec<(u64, u64)> {
+            self.all_asked(domains).iter().map(|it| (it.weight, it.cap_percent)).collect()
+        }
+
+        fn all_asked(&self, domains: &[(i32, &[(&str, f64)])]) -> Vec<Asked> {
             let domains: Vec<_> = domains
                 .iter()
                 .map(|(pid, vcpus)| {
@@ -159,8 +189,7 @@ mod tests {
                 })
                 .collect();
             let groups = self.0.path().join("groups");
-            let asked = asked(self.0.path(), &groups, &domains);
-            asked.iter().map(|it| (it.weight, it.cap_percent)).collect()
+            asked(self.0.path(), &groups, &domains)
         }
     }
 
@@ -213,6 +242,25 @@ mod tests {
         assert_eq!(host.asked(&[(10, &vcpus)]), [(256, 300)]);
         host.group("slice/vm", 100, "500 100000");
         assert_eq!(host.asked(&[(10, &vcpus)]), [(256, 1)]);
+    }
+
+    #[test]
+    fn a_burst_is_that_of_the_group_that_caps() {
+        let host = Host::new();
+        host.group("slice", 100, "300000 100000");
+        host.write("groups/slice/cpu.max.burst", "100000");
+        for (vcpu, burst_us) in [("vcpu0", "7000"), ("vcpu1", "0")] {
+            host.group(&format!("slice/vm/{vcpu}"), 100, "40000 100000");
+            host.write(&format!("groups/slice/vm/{vcpu}/cpu.max.burst"), burst_us);
+        }
+        let vcpus: &[_] = &[("slice/vm/vcpu0", 1.0), ("slice/vm/vcpu1", 1.0)];
+        let burst = || {
+            let asked = host.all_asked(&[(10, vcpus)])[0];
+            (asked.cap_percent, asked.cap_burst_ns)
+        };
+        assert_eq!(burst(), (80, 7_000_000));
+        host.group("slice/vm/vcpu1", 100, "max 100000");
+        assert_eq!(burst(), (300, 100_000_000));
     }
 
     /// The kernel shows a group of `cpu.idle` with a weight of 0.

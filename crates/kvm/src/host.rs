@@ -263,10 +263,10 @@ impl Scheduler {
         }
         let names: Vec<_> = self.names.values().cloned().collect();
         self.wanted.look(&names, tell);
-        for (pid, (Asked { weight, cap_percent }, has)) in
+        for (pid, (Asked { weight, cap_percent, cap_burst_ns }, has)) in
             pids.into_iter().zip(asked.into_iter().zip(has))
         {
-            let by_groups = Settings { weight, cap_percent, ..Settings::usual() };
+            let by_groups = Settings { weight, cap_percent, cap_burst_ns, ..Settings::usual() };
             let asked = self.wanted.over(&self.names[&pid], by_groups);
             if asked != has {
                 self.tell(pid, asked)?;

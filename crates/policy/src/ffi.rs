@@ -100,6 +100,8 @@ pub struct Settings {
     pub weight: u64,
     /// Percent of one pCPU; 0: no cap.
     pub cap_percent: u64,
+    /// CPU time of its cap that it may save for later; 0: what the policy says.
+    pub cap_burst_ns: u64,
     /// The longest it wants to run at a time.
     pub slice_ns: u64,
     /// `sedf`: the period of each vCPU's reservation.
@@ -319,7 +321,7 @@ twin!(FACTS, Parameters, "sy_policy":
     discipline, governors, parameter,
     governor_parameter);
 twin!(FACTS, Settings, "sy_settings":
-    weight, cap_percent, slice_ns, period_ns,
+    weight, cap_percent, cap_burst_ns, slice_ns, period_ns,
     reserved_ns, extra_time, boost_limit_ns,
     boost_percent, load_percent, ungrouped);
 twin!(FACTS, Sample, "sy_sample":

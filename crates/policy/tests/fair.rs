@@ -1030,20 +1030,31 @@ fn a_parked_domain_keeps_its_parts_of_the_weight() {
 }
 
 #[test]
-fn poise_saves_a_budget_from_one_period_to_the_next() {
-    // 25 % of 100 ms. It sleeps through a period, and has that one's 25 ms beside those of the next; then 25 in each.
-    let mut host = Host::new("fair@poise", &[], 1);
-    let capped = host.domain(Settings { cap_percent: 25, ..Settings::default() }, &[0]);
-    host.wake(capped);
-    host.run(MS);
-    host.block(0);
-    host.run(200 * MS);
-    host.wake(capped);
-    let before = host.got_ns[capped];
-    host.run(90 * MS);
-    assert_eq!(host.got_ns[capped] - before, 50 * MS);
-    host.run(1000 * MS);
-    assert_eq!(host.got_ns[capped] - before, 300 * MS);
+fn a_cap_saves_what_the_domain_or_the_policy_says() {
+    // 25 % of 100 ms. It sleeps for two periods, of which it leaves 49 ms unused, and has as much of that as may be saved
+    // beside the 25 ms of the next; then 25 in each.
+    for (policy, cap_burst_ns, first_ns) in [
+        ("fair@poise", 0, 50 * MS),
+        ("fair@poise", 40 * MS, 65 * MS),
+        ("fair@eevdf", 0, 25 * MS),
+        ("fair@eevdf", 40 * MS, 65 * MS),
+        ("fair@eevdf", 90 * MS, 74 * MS),
+    ] {
+        let mut host = Host::new(policy, &[], 1);
+        let settings = Settings { cap_percent: 25, cap_burst_ns, ..Settings::default() };
+        let capped = host.domain(settings, &[0]);
+        host.wake(capped);
+        host.run(MS);
+        host.block(0);
+        host.run(200 * MS);
+        host.wake(capped);
+        let before = host.got_ns[capped];
+        host.run(90 * MS);
+        let text = format!("{policy}, {cap_burst_ns} ns");
+        assert_eq!(host.got_ns[capped] - before, first_ns, "{text}");
+        host.run(1000 * MS);
+        assert_eq!(host.got_ns[capped] - before, first_ns + 250 * MS, "{text}");
+    }
 }
 
 #[test]

@@ -67,19 +67,28 @@ impl GroupPath {
     /// Its quota in percent of one pCPU, at least 1; none if it has none.
     pub fn cap_percent(&self) -> Option<u64> {
         // -1 and `max` are none, and no numbers here.
-        let number = |text: &str| text.trim().parse::<u64>().ok();
         let (quota, period) = match self.scale {
-            Scale::Shares => {
-                let read = |file: &str| number(&self.read(file)?);
-                (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)
-            }
+            Scale::Shares => (self.number("cpu.cfs_quota_us")?, self.number("cpu.cfs_period_us")?),
             _ => {
                 let text = self.read("cpu.max")?;
                 let (quota, period) = text.trim().split_once(' ')?;
-                (number(quota)?, number(period)?)
+                (quota.parse::<u64>().ok()?, period.parse().ok()?)
             }
         };
         Some(quota.saturating_mul(100).checked_div(period)?.max(1))
+    }
+
+    /// CPU time of its quota that it may save for later.
+    pub fn cap_burst_ns(&self) -> u64 {
+        let file = match self.scale {
+            Scale::Shares => "cpu.cfs_burst_us",
+            _ => "cpu.max.burst",
+        };
+        self.number(file).unwrap_or(0).saturating_mul(1000)
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        self.read(file)?.trim().parse().ok()
     }
 
     fn read(&self, file: &str) -> Option<String> {
@@ -133,8 +142,10 @@ mod tests {
             ("groups/cpu/web/cpu.shares", "2048\n"),
             ("groups/cpu/web/cpu.cfs_quota_us", "25000\n"),
             ("groups/cpu/web/cpu.cfs_period_us", "50000\n"),
+            ("groups/cpu/web/cpu.cfs_burst_us", "20000\n"),
         ]);
         let group = group.unwrap();
+        assert_eq!(group.cap_burst_ns(), 20_000_000);
         assert_eq!((group.weight(), group.cap_percent()), (Some(512), Some(50)));
         assert_eq!(group.chain().count(), 1);
     }

@@ -74,6 +74,9 @@ pub struct DomainEntry {
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
     pub cap_percent: u32,
+    /// CPU time of its cap that it may save for later; 0: what the policy says.
+    #[serde(default)]
+    pub cap_burst: Nanoseconds,
     /// CPU time that its work asks for, in percent of one pCPU, as declared to `load-weight`; 0: not declared.
     #[serde(default)]
     #[schemars(range(min = limits::LOAD_PERCENT.least, max = limits::LOAD_PERCENT.most))]
@@ -130,6 +133,7 @@ impl DomainEntry {
             weight: self.weight,
             ungrouped: self.ungrouped,
             cap_percent: self.cap_percent,
+            cap_burst: self.cap_burst,
             load_percent: self.load_percent,
             pin: self.pin.clone(),
             pin_soft: self.pin_soft.clone(),

@@ -216,6 +216,9 @@ pub struct Domain {
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
     pub cap_percent: u32,
+    /// CPU time of its cap that it may save for later; 0: what the policy says.
+    #[serde(default)]
+    pub cap_burst: Nanoseconds,
     /// CPU time that its work asks for, in percent of one pCPU, as declared to `load-weight`; 0: not declared.
     #[serde(default)]
     #[schemars(range(min = limits::LOAD_PERCENT.least, max = limits::LOAD_PERCENT.most))]
@@ -284,6 +287,7 @@ impl Domain {
             weight: default_weight(),
             ungrouped: false,
             cap_percent: 0,
+            cap_burst: Nanoseconds(0),
             load_percent: 0,
             pin: vec![],
             pin_soft: vec![],

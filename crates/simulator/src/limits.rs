@@ -77,6 +77,8 @@ pub const TICK_NS: Range = range(100_000, 1_000_000_000);
 pub const WEIGHT: Range = setting(setting_range!("weight"));
 /// All pCPUs of the largest host.
 pub const CAP_PERCENT: Range = setting(setting_range!("cap_percent"));
+/// [`Domain::cap_burst`](crate::config::Domain::cap_burst), in ns.
+pub const CAP_BURST_NS: Range = setting(setting_range!("cap_burst"));
 /// [`Domain::load_percent`](crate::config::Domain::load_percent).
 pub const LOAD_PERCENT: Range = setting(setting_range!("load_percent"));
 const _: () = assert!(CAP_PERCENT.most == 100 * PCPUS.most, "the core has another largest host");

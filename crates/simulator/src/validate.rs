@@ -121,6 +121,7 @@ impl Setup {
             path.range("host_tasks.priority", tasks.priority, limits::PRIORITY)?;
         }
         path.range("cap_percent", domain.cap_percent, limits::CAP_PERCENT)?;
+        path.within("cap_burst", domain.cap_burst, limits::CAP_BURST_NS)?;
         path.range("load_percent", domain.load_percent, limits::LOAD_PERCENT)?;
         if let Some(boost) = &domain.boost {
             path.range("boost.ratio_percent", boost.ratio_percent, limits::BOOST_PERCENT)?;

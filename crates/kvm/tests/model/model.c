@@ -298,6 +298,7 @@ static void do_ask(struct fiber *f)
 	memset(&asked.settings, 0, sizeof(asked.settings));
 	asked.settings.weight = 1 + below(SY_WEIGHT_MAX);
 	asked.settings.cap_percent = below(2) ? 0 : 1 + below(below(4) ? 400 : SY_PERCENT_MAX);
+	asked.settings.cap_burst_ns = below(2) ? 0 : below(SY_S);
 	point();
 	result = steelyard_ask(NULL);
 	domain = domain_of(asked.pid);

@@ -428,6 +428,7 @@ impl Simulation {
         let settings = Settings {
             weight: config.weight.into(),
             cap_percent: config.cap_percent.into(),
+            cap_burst_ns: config.cap_burst.0,
             slice_ns: config.slice.map_or(0, |slice| slice.0),
             period_ns: reservation.map_or(0, |reservation| reservation.period.0),
             reserved_ns: reservation.map_or(0, |reservation| reservation.slice.0),

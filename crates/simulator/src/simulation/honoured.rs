@@ -6,7 +6,7 @@ use steelyard_policy::ffi;
 use crate::measure::{Setting, TimeMeasure, Unhonoured, VcpuMeasure};
 
 use crate::engine::Status;
-use crate::numbers::{DomainNumber, PcpuNumber, VcpuNumber};
+use crate::numbers::{DomainNumber, Number, PcpuNumber, VcpuNumber};
 
 use super::{EVERYWHERE, Simulation};
 
@@ -137,6 +137,21 @@ impl Simulation {
         }
     }
 
+    /// Somebody waits from now on where an idle pCPU could take it.
+    #[inline(always)]
+    pub(super) fn open_beside_idle(&mut self, vcpu: VcpuNumber) {
+        let entry = &mut self.vcpus[vcpu];
+        entry.idle_mark_ns = self.idleness.of(entry.allowed, self.now_ns);
+    }
+
+    /// No longer.
+    #[inline(always)]
+    pub(super) fn add_beside_idle(&mut self, vcpu: VcpuNumber) {
+        let entry = &mut self.vcpus[vcpu];
+        entry.times.beside_idle_now_ns +=
+            self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns;
+    }
+
     /// A wait of this vCPU has ended: of that, what was beside an idle pCPU.
     #[inline(always)]
     pub(super) fn close_beside_idle(&mut self, vcpu: VcpuNumber) {
@@ -149,7 +164,7 @@ impl Simulation {
     /// The same of the wait that lasts, if one does.
     pub(super) fn open_beside_idle_ns(&self, vcpu: VcpuNumber) -> u64 {
         let entry = &self.vcpus[vcpu];
-        let queued_ns = match entry.engine.queued {
+        let queued_ns = match entry.engine.queued || entry.other != Number::NONE {
             true => self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns,
             false => 0,
         };

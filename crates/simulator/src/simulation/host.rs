@@ -212,20 +212,17 @@ impl Simulation {
 
     #[inline(always)]
     fn insert(&mut self, queue: QueueNumber, vcpu: VcpuNumber) {
-        let entry = &mut self.vcpus[vcpu];
-        entry.idle_mark_ns = self.idleness.of(entry.allowed, self.now_ns);
+        self.open_beside_idle(vcpu);
         let queue = &mut self.queues[queue];
-        queue.waiting.insert(entry.engine.key, vcpu);
+        queue.waiting.insert(self.vcpus[vcpu].engine.key, vcpu);
         queue.show_waiting();
     }
 
     #[inline(always)]
     fn remove(&mut self, queue: QueueNumber, vcpu: VcpuNumber) {
-        let entry = &mut self.vcpus[vcpu];
-        entry.times.beside_idle_now_ns +=
-            self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns;
+        self.add_beside_idle(vcpu);
         let queue = &mut self.queues[queue];
-        queue.waiting.remove(entry.engine.key, vcpu);
+        queue.waiting.remove(self.vcpus[vcpu].engine.key, vcpu);
         queue.show_waiting();
     }
 

@@ -345,6 +345,9 @@ impl Simulation {
 
     /// It has this status from now on.
     fn turn(&mut self, vcpu: VcpuNumber, status: Status) {
+        if status == Status::Waiting {
+            self.open_beside_idle(vcpu);
+        }
         let entry = &mut self.vcpus[vcpu].engine;
         entry.status = status;
         entry.since_ns = self.now_ns + EPOCH_NS;
@@ -357,6 +360,7 @@ impl Simulation {
             self.occupy(pcpu);
         }
         self.put_back(pcpu);
+        self.add_beside_idle(vcpu);
         self.starts(vcpu, pcpu);
         self.turn(vcpu, Status::Running);
         self.vcpus[vcpu].engine.ran_on = pcpu;

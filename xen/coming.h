@@ -7,34 +7,43 @@
 /* ---- Numbers ---- */
 
 /* Makes room in the table for this number; the instance's lock is held. */
-static int make_room(struct table *table, u32 number)
+static int make_room(struct table **table, u32 number)
 {
-	void **leaf;
+	struct table *old = *table, *new;
+	u32 room = old ? old->room : TABLE_LEAST;
 
-	if (number >= TABLE_LEAF * TABLE_LEAVES)
+	if (number >= TABLE_MOST)
 		return -ENOSPC;
-	if (table->leaf[number / TABLE_LEAF])
+	if (old && number < room)
 		return 0;
-	leaf = xzalloc_array(void *, TABLE_LEAF);
-	if (!leaf)
+	while (room <= number)
+		room *= 2;
+	new = xzalloc_flex_struct(struct table, entry, room);
+	if (!new)
 		return -ENOMEM;
+	new->before = old;
+	new->room = room;
+	if (old)
+		memcpy(new->entry, old->entry, old->room * sizeof(*old->entry));
 	smp_wmb();
-	write_atomic(&table->leaf[number / TABLE_LEAF], leaf);
+	write_atomic(table, new);
 	return 0;
 }
 
 static void put_at(struct table *table, u32 number, void *entry)
 {
 	smp_wmb();
-	write_atomic(&table->leaf[number / TABLE_LEAF][number % TABLE_LEAF], entry);
+	write_atomic(&table->entry[number], entry);
 }
 
 static void free_table(struct table *table)
 {
-	u32 i;
+	while (table) {
+		struct table *before = table->before;
 
-	for (i = 0; i < TABLE_LEAVES; i++)
-		xfree(table->leaf[i]);
+		xfree(table);
+		table = before;
+	}
 }
 
 /* Gives the vCPU the first free number. */
@@ -47,7 +56,7 @@ static int number_vcpu(struct host *h, struct host_vcpu *v)
 		;
 	result = make_room(&h->vcpus, v->number);
 	if (!result)
-		put_at(&h->vcpus, v->number, v);
+		put_at(h->vcpus, v->number, v);
 	spin_unlock(&h->lock);
 	return result;
 }
@@ -128,7 +137,7 @@ static void cf_check steelyard_free_udata(const struct scheduler *ops, void *pri
 		return;
 	kill_timer(&v->timer);
 	spin_lock(&h->lock);
-	put_at(&h->vcpus, v->number, NULL);
+	put_at(h->vcpus, v->number, NULL);
 	spin_unlock(&h->lock);
 	let_pass(h);
 	xfree(v);
@@ -349,7 +358,7 @@ static void *cf_check steelyard_alloc_domdata(const struct scheduler *ops, struc
 		error = make_room(&h->domains, d->number);
 	if (!error) {
 		take(&d->lock);
-		put_at(&h->domains, d->number, d);
+		put_at(h->domains, d->number, d);
 		d->samples.sampled.interval_ns = NOW();
 		engine_domain_begin(&h->engine, d->number, &settings, domain->max_vcpus, NOW());
 		give(&d->lock);
@@ -375,7 +384,7 @@ static void cf_check steelyard_free_domdata(const struct scheduler *ops, void *d
 	spin_lock(&h->lock);
 	ASSERT(list_empty(&d->vcpus));
 	list_del(&d->in_host);
-	put_at(&h->domains, d->number, NULL);
+	put_at(h->domains, d->number, NULL);
 	spin_unlock(&h->lock);
 	let_pass(h);
 	xfree(d);
@@ -494,8 +503,8 @@ static void cf_check steelyard_deinit(struct scheduler *ops)
 			kill_timer(&h->queue[i].later);
 	}
 	free_pcpus(h);
-	free_table(&h->vcpus);
-	free_table(&h->domains);
+	free_table(h->vcpus);
+	free_table(h->domains);
 	xfree(h);
 	ops->sched_data = NULL;
 }

@@ -63,16 +63,18 @@ struct host_pcpu {
 };
 
 /*
- * Pointers by number. What it once has room for stays where it is, so it is read without a lock; who writes holds the
- * host's.
+ * Pointers by number. Who writes holds the host's lock. It is read without one, so what has become too small is kept
+ * until the instance ends: somebody may look at it still.
  */
 enum {
-	TABLE_LEAF = 512,
-	TABLE_LEAVES = 128
+	TABLE_LEAST = 64,
+	TABLE_MOST = 65536
 };
 
 struct table {
-	void **leaf[TABLE_LEAVES];
+	struct table *before; /* that was too small */
+	u32 room;
+	void *entry[];
 };
 
 struct host {
@@ -81,8 +83,8 @@ struct host {
 	spinlock_t lock; /* which domains and vCPUs there are, and repeated work on all; interrupts are on */
 	spinlock_t idle_lock; /* schedule lock of all its pCPUs until it has begun; which those are */
 	const struct scheduler *scheduler;
-	struct table vcpus;
-	struct table domains;
+	struct table *vcpus;
+	struct table *domains;
 	struct host_pcpu *pcpu;
 	struct host_queue *queue;
 	u32 *number; /* of the engine's pCPU, for each of Xen's; or SY_NONE */
@@ -152,21 +154,21 @@ HOST_FN const struct sy_policy *host_policy(struct engine *e)
 }
 
 /* Null: there is none of this number, for which the table may have no room. */
-static void *look_up(const struct table *table, u32 number)
+static void *look_up(struct table *const *at, u32 number)
 {
-	void **leaf = number < TABLE_LEAF * TABLE_LEAVES ? table->leaf[number / TABLE_LEAF] : NULL;
+	const struct table *table = ACCESS_ONCE(*at);
 
-	return leaf ? leaf[number % TABLE_LEAF] : NULL;
+	return table && number < table->room ? table->entry[number] : NULL;
 }
 
 static struct host_vcpu *vcpu_of(struct engine *e, u32 vcpu)
 {
-	return host_of(e)->vcpus.leaf[vcpu / TABLE_LEAF][vcpu % TABLE_LEAF];
+	return ACCESS_ONCE(host_of(e)->vcpus)->entry[vcpu];
 }
 
 static struct host_domain *domain_of(struct engine *e, u32 domain)
 {
-	return host_of(e)->domains.leaf[domain / TABLE_LEAF][domain % TABLE_LEAF];
+	return ACCESS_ONCE(host_of(e)->domains)->entry[domain];
 }
 
 static struct host_queue *queue_of(const struct host_vcpu *v)

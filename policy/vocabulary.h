@@ -277,7 +277,7 @@ enum sy_step {
 	SY_STEP_ONE_IDLE, /* one idle pCPU that it may use, nearest to its last, idle cores first */
 	SY_STEP_NEXT_IDLE, /* one idle pCPU that it may use, in rotation */
 	SY_STEP_ALL_IDLE, /* every idle pCPU that it may use */
-	SY_STEP_LEAST, /* the pCPU of its queue where sy_lead() is greatest and > 0 */
+	SY_STEP_LEAST, /* after LAST_LEAD: the other pCPU of its queue where sy_lead() is greatest and > 0 */
 	SY_STEP_EVICT, /* as LAST_LEAD if some pCPU is idle but none that it may use; who ran there moves to an idle one */
 	SY_STEP_ALSO = 8
 };

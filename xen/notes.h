@@ -33,12 +33,18 @@ static u32 noted_number(struct engine *e, u32 vcpu)
 	return vcpu == SY_NONE ? SY_NONE : noted(vcpu_of(e, vcpu));
 }
 
+/* Whether anybody is told. */
+static bool is_noted(void)
+{
+	return IS_ENABLED(CONFIG_PERF_COUNTERS) || unlikely(tb_init_done);
+}
+
 /* Whether it is boosted hangs on time, credits and summons: it is looked at where one of them may have changed that. */
 static void note_boost(struct host_vcpu *v)
 {
 	bool boosted;
 
-	if (!IS_ENABLED(CONFIG_PERF_COUNTERS) && !unlikely(tb_init_done))
+	if (!is_noted())
 		return;
 	boosted = sy_boosted(&policy, &v->engine.state);
 	if (boosted == v->noted_boosted)
@@ -50,9 +56,13 @@ static void note_boost(struct host_vcpu *v)
 /* What the engine counts, as it tells it; `number` as there. A new kind of these needs a place here. */
 HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number)
 {
-	const struct host_vcpu *v = vcpu == SY_NONE ? NULL : vcpu_of(e, vcpu);
-	const struct host_pcpu *c = &host_of(e)->pcpu[pcpu];
+	const struct host_vcpu *v;
+	const struct host_pcpu *c;
 
+	if (!is_noted())
+		return;
+	v = vcpu == SY_NONE ? NULL : vcpu_of(e, vcpu);
+	c = &host_of(e)->pcpu[pcpu];
 	switch (kind) {
 	case ENGINE_WAKES:
 		NOTE(wake, noted(v), sched_unit_master(v->unit), v->engine.queue);

@@ -104,6 +104,9 @@ typedef int64_t s64;
 #define HOST_LOCKS
 #define HOST_STAYS
 #define HOST_NOTES
+#define ENGINE struct engine *e
+#define ENGINE_FN static inline __attribute__((__always_inline__, __unused__))
+#define ENGINE_CALL static inline __attribute__((__unused__))
 #include "policy/steelyard.h"
 #include "policy/catalogue.h"
 #include "policy/engine/measure.h"
@@ -323,8 +326,11 @@ static void keep_runnable(struct sched_unit *unit)
 /* Of this pCPU, whose lock is held; who ran before may have left its queue. */
 static void note_choice(struct host *h, const struct engine_pcpu *c, u32 ran, u64 slice_ns)
 {
-	struct host_vcpu *before = ran == SY_NONE ? NULL : vcpu_of(&h->engine, ran);
+	struct host_vcpu *before;
 
+	if (!is_noted())
+		return;
+	before = ran == SY_NONE ? NULL : vcpu_of(&h->engine, ran);
 	if (before && before->engine.queue == c->queue)
 		note_boost(before);
 	if (c->current != SY_NONE && c->current != ran)

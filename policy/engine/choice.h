@@ -383,6 +383,8 @@ ENGINE_CALL bool engine_settle(ENGINE, u32 vcpu, u64 now)
 	q = host_queue(e, v->queue);
 	if (q->state.pcpus < 2 && !host_saves(e))
 		return false;
+	if (!engine_any_idle(e, q->first_pcpu, q->end_pcpu))
+		return false;
 	/* Another pCPU of the queue may be idle, or by now this one. */
 	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->end_pcpu);
 	if (idle != SY_NONE)
@@ -566,9 +568,7 @@ ENGINE_FN u64 engine_choose(struct engine *e, u32 pcpu, u64 now)
 	host_notes(e, ENGINE_CHOICES, pcpu, SY_NONE, 0);
 	engine_set_occupied(e, pcpu, false);
 	/* 1. Asking again for a choice means nothing while choosing. */
-	if (ran != SY_NONE)
-		engine_answer_running(e, ran, engine_charge_quietly(e, pcpu, now) & ~SY_RESCHEDULE,
-				      now);
+	engine_charge_without(e, pcpu, SY_RESCHEDULE, now);
 	engine_bring_back(e, pcpu, ran);
 	if (ran != SY_NONE && host_vcpu(e, ran)->requeue && !host_vcpu(e, ran)->parked &&
 	    host_vcpu(e, ran)->move_to == SY_NONE) {

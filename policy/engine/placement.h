@@ -189,17 +189,18 @@ ENGINE_CALL s64 engine_lead(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 		       &host_vcpu(e, vcpu)->state, &host_vcpu(e, c->current)->state, now);
 }
 
-/* Interrupts the pCPU of the queue where the lead is greatest, of those of this affinity. */
+/* Interrupts the pCPU of the queue where the lead is greatest, of those of this affinity but the vCPU's last. */
 ENGINE_FN bool engine_interrupt_least_by(struct engine *e, u32 vcpu, u32 affinity, u64 now)
 {
-	struct engine_queue *q = host_queue(e, host_vcpu(e, vcpu)->queue);
-	u32 best = SY_NONE, pcpu;
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	struct engine_queue *q = host_queue(e, v->queue);
+	u32 last = v->state.pcpu, best = SY_NONE, pcpu;
 	s64 greatest = 0;
 
 	for (pcpu = q->first_pcpu; host_goes_on(e) && pcpu < q->end_pcpu; pcpu++) {
 		s64 lead;
 
-		if (!engine_has(e, vcpu, affinity, pcpu))
+		if (pcpu == last || !engine_has(e, vcpu, affinity, pcpu))
 			continue;
 		lead = engine_lead(e, vcpu, pcpu, now);
 		if (lead > greatest) {

@@ -347,26 +347,30 @@ ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u
 
 /* ---- Charging ---- */
 
-/* Charges who runs on the pCPU up to now; what the policy asked for that one. */
-ENGINE_CALL u32 engine_charge_quietly(ENGINE, u32 pcpu, u64 now)
+/* Charges who runs on the pCPU up to now, which is later than the last time; what the policy asked for that one. */
+ENGINE_CALL u32 engine_charge_due(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
-	struct engine_vcpu *v;
-	u64 ran_ns;
+	struct engine_vcpu *v = host_vcpu(e, c->current);
+	u64 ran_ns = now - c->charged_ns;
+
+	c->charged_ns = now;
+	return ENGINE_ASK(charge, e, v, ran_ns, now);
+}
+
+/* Charges who runs on the pCPU up to now; what the policy asks for that one is done, but for this. */
+ENGINE_FN void engine_charge_without(struct engine *e, u32 pcpu, u32 left_out, u64 now)
+{
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
 
 	if (c->current == SY_NONE || now <= c->charged_ns)
-		return 0;
-	ran_ns = now - c->charged_ns;
-	c->charged_ns = now;
-	v = host_vcpu(e, c->current);
-	return ENGINE_ASK(charge, e, v, ran_ns, now);
+		return;
+	engine_answer_running(e, c->current, engine_charge_due(e, pcpu, now) & ~left_out, now);
 }
 
 ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
 {
-	u32 requests = engine_charge_quietly(e, pcpu, now);
-
-	engine_answer_running(e, host_pcpu(e, pcpu)->current, requests, now);
+	engine_charge_without(e, pcpu, 0, now);
 }
 
 /* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */

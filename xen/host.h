@@ -41,26 +41,28 @@ struct host_domain {
 	struct engine_samples samples; /* packets and what is offered: as dom0 has told */
 };
 
-/* A cache line of its own: its lock is for the pCPUs that it serves. */
+/* Cache lines of its own: its lock is for the pCPUs that it serves. A power of two, as they are looked up by number. */
 struct host_queue {
 	struct host_lock lock; /* of it, and of the pCPUs and vCPUs that belong to it */
 	struct engine_queue engine;
 	struct host *host;
 	u64 now; /* of the last call, which none is before */
 	struct rb_root waiting;
+	struct rb_node *first; /* of those */
 	struct list_head members; /* every vCPU that belongs here */
 	struct list_head put_off; /* those that the engine wants to look at once more */
 	struct timer later; /* for them and for a balance */
 	bool unbalanced;
 	cpumask_t usable; /* by vCPUs, at the last call */
-} __aligned(SMP_CACHE_BYTES);
+} __aligned(4 * SMP_CACHE_BYTES);
 
+/* The same. */
 struct host_pcpu {
 	struct engine_pcpu engine;
 	struct host *host;
 	unsigned int cpu; /* Xen's number, or SY_NONE: no pCPU has this one */
 	struct timer tick;
-};
+} __aligned(2 * SMP_CACHE_BYTES);
 
 /*
  * Pointers by number. Who writes holds the host's lock. It is read without one, so what has become too small is kept
@@ -126,7 +128,7 @@ static struct host *host_of(struct engine *e)
 }
 
 /* Most calls find it as it is to be, and only who holds the lock of what the bit is about changes it. */
-static void change_bit_to(u64 *set, u32 bit, bool value)
+HOST_FN void change_bit_to(u64 *set, u32 bit, bool value)
 {
 	if (test_bit(bit, set) == value)
 		return;
@@ -235,7 +237,7 @@ static struct host_vcpu *waiting_vcpu(struct rb_node *node)
 HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
 {
 	return next_vcpu(place, waiting_vcpu(*place ? rb_next(&vcpu_of(e, *place - 1)->in_waiting) :
-						      rb_first(&host_of(e)->queue[queue].waiting)));
+						      host_of(e)->queue[queue].first));
 }
 
 HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
@@ -281,22 +283,33 @@ HOST_FN void host_account_first(struct engine *e, u32 place)
 
 HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
 {
-	struct rb_root *waiting = &host_of(e)->queue[queue].waiting;
-	struct rb_node **link = &waiting->rb_node, *parent = NULL;
+	struct host_queue *q = &host_of(e)->queue[queue];
+	struct rb_node **link = &q->waiting.rb_node, *parent = NULL;
 	struct host_vcpu *v = vcpu_of(e, vcpu);
+	bool first = true;
 
 	while (*link) {
+		bool before = v->engine.key < waiting_vcpu(*link)->engine.key;
+
 		parent = *link;
-		link = v->engine.key < waiting_vcpu(parent)->engine.key ? &parent->rb_left : &parent->rb_right;
+		link = before ? &parent->rb_left : &parent->rb_right;
+		first &= before;
 	}
+	if (first)
+		q->first = &v->in_waiting;
 	NOTE(queue, noted(v), queue, NOTED_64(v->engine.key));
 	rb_link_node(&v->in_waiting, parent, link);
-	rb_insert_color(&v->in_waiting, waiting);
+	rb_insert_color(&v->in_waiting, &q->waiting);
 }
 
 HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
 {
-	rb_erase(&vcpu_of(e, vcpu)->in_waiting, &host_of(e)->queue[queue].waiting);
+	struct host_queue *q = &host_of(e)->queue[queue];
+	struct rb_node *node = &vcpu_of(e, vcpu)->in_waiting;
+
+	if (q->first == node)
+		q->first = rb_next(node);
+	rb_erase(node, &q->waiting);
 }
 
 HOST_FN void host_sort(struct engine *e, u32 queue)
@@ -311,14 +324,10 @@ HOST_FN void host_sort(struct engine *e, u32 queue)
 	}
 }
 
-/* For Xen the vCPU is at home on this pCPU from now on. */
-static void settle_on(struct host *h, struct host_vcpu *v, u32 pcpu)
+static void settle_elsewhere(struct host_vcpu *v, unsigned int last, unsigned int cpu)
 {
-	unsigned int last = sched_unit_master(v->unit), cpu = h->pcpu[pcpu].cpu;
 	const struct vcpu *vcpu;
 
-	if (last == cpu)
-		return;
 	/* Xen counts the vCPUs of a pCPU that sleep in a poll. */
 	for_each_sched_unit_vcpu (v->unit, vcpu) {
 		if (vcpu->is_urgent) {
@@ -327,6 +336,15 @@ static void settle_on(struct host *h, struct host_vcpu *v, u32 pcpu)
 		}
 	}
 	sched_set_res(v->unit, get_sched_res(cpu));
+}
+
+/* For Xen the vCPU is at home on this pCPU from now on. */
+HOST_FN void settle_on(struct host *h, struct host_vcpu *v, u32 pcpu)
+{
+	unsigned int last = sched_unit_master(v->unit), cpu = h->pcpu[pcpu].cpu;
+
+	if (last != cpu)
+		settle_elsewhere(v, last, cpu);
 }
 
 /* What one queue knows and another one does not, for a vCPU that goes from the one to the other. */

@@ -180,7 +180,7 @@ static u32 check_queue(struct host *h, const struct host_queue *q, bool settled)
 			ASSERT(!engine_is_idle(&h->engine, pcpu) || !asks_idle_first(q) ||
 			       !engine_may_use(&h->engine, v->number, pcpu) || is_put_off(v));
 	}
-	ASSERT(count == q->engine.state.queued);
+	ASSERT(count == q->engine.state.queued && q->first == rb_first(&q->waiting));
 	return count;
 }
 

@@ -60,7 +60,7 @@ static inline bool budget_writes(const struct budget_grant *g, const struct sy_d
 /* Whether this call is to: of a cap that has come since the host was told no, the vCPU's next call knows. */
 static inline bool budget_concerns(const struct sy_domain *d, const struct sy_vcpu *v, u64 period_ns)
 {
-	return budget_capped(d, period_ns) && !SY_APART(v);
+	return !SY_APART(v) && budget_capped(d, period_ns);
 }
 
 static inline u64 budget_period_ns(u64 period_ns)
@@ -174,7 +174,7 @@ SY_FN u32 budget_charge(struct budget *b, struct budget_grant *g, struct sy_doma
 SY_FN u32 budget_block(struct budget *b, struct budget_grant *g, struct sy_domain *d, const struct sy_vcpu *v,
 		       u64 period_ns, u64 now)
 {
-	if (!budget_writes(g, d, period_ns) || SY_APART(v))
+	if (SY_APART(v) || !budget_writes(g, d, period_ns))
 		return 0;
 	b->granted_ns -= g->left_ns;
 	g->left_ns = 0;

@@ -51,7 +51,7 @@ ENGINE_FN bool engine_turn_goes_on(struct engine *e, u32 pcpu, u32 best, u32 can
 }
 
 /* Who runs on, or comes from the pCPU's own queue; or SY_NONE. */
-ENGINE_CALL u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
+ENGINE_HOT u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct sy_queue *q = &host_queue(e, c->queue)->state;
@@ -295,7 +295,7 @@ ENGINE_FN void engine_reweigh(struct engine *e, u32 domain)
 }
 
 /* Whoever runs on the queue's pCPUs is charged before a reset. */
-ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
+ENGINE_HOT int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 {
 	u32 queue = host_pcpu(e, pcpu)->queue, requests, i;
 	struct engine_queue *q = host_queue(e, queue);
@@ -323,12 +323,9 @@ ENGINE_CALL int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 }
 
 /* No vCPU runs on the pCPU any more. */
-ENGINE_FN void engine_vacate(struct engine *e, u32 pcpu, u32 status, u64 now)
+ENGINE_FN void engine_vacate(struct engine *e, struct engine_pcpu *c, struct engine_vcpu *v, u32 status, u64 now)
 {
-	struct engine_pcpu *c = host_pcpu(e, pcpu);
-	struct engine_vcpu *v = host_vcpu(e, c->current);
-
-	host_stops(e, c->current, pcpu, status, now);
+	host_stops(e, c->current, c->state.id, status, now);
 	engine_turn(v, status, now);
 	v->saving = host_saves(e);
 	v->requeue = 0;
@@ -364,7 +361,7 @@ ENGINE_FN bool engine_move_on(struct engine *e, u32 vcpu, u64 now)
  * What had to be left until a vCPU that has stopped could be taken by any pCPU, and now can be done: it moves, comes into
  * its queue, or somebody is interrupted for it. Whether it has left its queue.
  */
-ENGINE_CALL bool engine_settle(ENGINE, u32 vcpu, u64 now)
+ENGINE_HOT bool engine_settle(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	bool unplaced = v->unplaced;
@@ -410,14 +407,15 @@ ENGINE_FN bool engine_is_claimed(const struct engine_pcpu *c)
 /* Who ran waits again, or is parked, or moves. */
 ENGINE_FN void engine_stop(struct engine *e, u32 pcpu, u64 now)
 {
-	u32 vcpu = host_pcpu(e, pcpu)->current;
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 vcpu = c->current;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 move_to = v->move_to;
 
-	engine_vacate(e, pcpu, ENGINE_WAITING, now);
+	engine_vacate(e, c, v, ENGINE_WAITING, now);
 	if (!v->parked && move_to == SY_NONE)
 		engine_enqueue(e, vcpu, now);
-	if (v->saving)
+	if (host_saves(e))
 		return;
 	if (engine_settle(e, vcpu, now))
 		return;
@@ -467,7 +465,7 @@ ENGINE_FN void engine_start_tick(struct engine *e, u32 pcpu, u32 vcpu, u64 now)
 }
 
 /* The chosen one starts. */
-ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
+ENGINE_HOT int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
@@ -482,7 +480,8 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	engine_belong_to(e, vcpu, pcpu);
 	host_starts(e, vcpu, pcpu, now);
 	c->current = vcpu;
-	engine_forget(e, vcpu);
+	if (v->ran_on != pcpu)
+		engine_forget(e, vcpu);
 	c->paused = SY_NONE;
 	v->ran_on = pcpu;
 	engine_turn(v, ENGINE_RUNNING, now);
@@ -495,7 +494,7 @@ ENGINE_CALL int engine_start(ENGINE, u32 pcpu, u32 vcpu, u64 now)
 	return 0;
 }
 
-ENGINE_CALL u64 engine_slice_ns(ENGINE, u32 pcpu, u64 now)
+ENGINE_HOT u64 engine_slice_ns(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, c->current);
@@ -524,7 +523,7 @@ ENGINE_FN u32 engine_awaited(struct engine *e, u32 vcpu, const struct engine_que
  * now be left over, since those before it in the queue can take all pCPUs that are on the way to
  * it, gets another idle one.
  */
-ENGINE_CALL int engine_pass_on(ENGINE, u32 queue)
+ENGINE_HOT int engine_pass_on(ENGINE, u32 queue)
 {
 	struct engine_queue *q = host_queue(e, queue);
 	u32 first = q->first_pcpu, end = q->end_pcpu, place = 0, before = host_zero(e), vcpu;

@@ -247,14 +247,15 @@ ENGINE_FN void engine_wake(struct engine *e, u32 vcpu, u64 now)
 /* The vCPU that runs on this pCPU has nothing more to do; the pCPU chooses again. */
 ENGINE_FN void engine_block(struct engine *e, u32 pcpu, u64 now)
 {
-	u32 vcpu = host_pcpu(e, pcpu)->current, requests;
+	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 vcpu = c->current, requests;
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 
 	engine_charge(e, pcpu, now);
 	v->state.runnable = 0;
 	v->move_to = SY_NONE;
 	requests = ENGINE_ASK(block, e, v, now);
-	engine_vacate(e, pcpu, ENGINE_BLOCKED, now);
+	engine_vacate(e, c, v, ENGINE_BLOCKED, now);
 	engine_answer(e, vcpu, requests, now);
 	engine_interrupt(e, pcpu);
 }

@@ -14,13 +14,16 @@
 
 /*
  * The engine's own functions. Those that are ENGINE_CALLs take ENGINE and at most four numbers more and
- * give a number: BPF's verifier, which follows every path, reads each of them once by itself. A host may
- * define the three before.
+ * give a number: BPF's verifier, which follows every path, reads each of them once by itself. ENGINE_HOT are those
+ * of them that most choices or wakes make. A host may define the four before.
  */
 #ifndef ENGINE_CALL
 #define ENGINE struct engine *e
 #define ENGINE_FN static inline __attribute__((unused))
 #define ENGINE_CALL ENGINE_FN
+#endif
+#ifndef ENGINE_HOT
+#define ENGINE_HOT ENGINE_CALL
 #endif
 
 /*

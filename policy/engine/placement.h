@@ -109,7 +109,7 @@ ENGINE_CALL u32 engine_nearest_idle(ENGINE, u32 vcpu, u32 from, u32 end)
 }
 
 /* An idle one of the host where the vCPU would rather be than on this pCPU, or SY_NONE. */
-ENGINE_CALL u32 engine_better_idle(ENGINE, u32 vcpu, u32 pcpu)
+ENGINE_HOT u32 engine_better_idle(ENGINE, u32 vcpu, u32 pcpu)
 {
 	if (!engine_averse(e, vcpu, pcpu))
 		return SY_NONE;
@@ -136,6 +136,8 @@ ENGINE_FN void engine_set_occupied(struct engine *e, u32 pcpu, bool occupied)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 
+	if (c->occupied == occupied)
+		return;
 	host_queue(e, c->queue)->occupied += occupied - c->occupied;
 	c->occupied = occupied;
 }
@@ -144,7 +146,7 @@ ENGINE_FN void engine_set_occupied(struct engine *e, u32 pcpu, bool occupied)
  * Whether something that is no vCPU runs on each pCPU of its queue that the waiting vCPU may use. How long that goes on
  * nobody knows: it is for any other pCPU with nobody to run, whatever the policy has of other queues.
  */
-ENGINE_CALL bool engine_is_shut_out(ENGINE, u32 vcpu)
+ENGINE_HOT bool engine_is_shut_out(ENGINE, u32 vcpu)
 {
 	struct engine_queue *q = host_queue(e, host_vcpu(e, vcpu)->queue);
 	u32 pcpu;
@@ -178,7 +180,7 @@ ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
  * By how much the waiting vCPU is ahead of who runs on the pCPU; 0 if nobody does, or if that pCPU
  * chooses again anyway.
  */
-ENGINE_CALL s64 engine_lead(ENGINE, u32 vcpu, u32 pcpu, u64 now)
+ENGINE_HOT s64 engine_lead(ENGINE, u32 vcpu, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 
@@ -297,7 +299,7 @@ ENGINE_FN u32 engine_reach_there(struct engine *e, u32 vcpu, u32 pcpu)
 }
 
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
-ENGINE_CALL u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 end)
+ENGINE_HOT u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 end)
 {
 	u32 pcpu;
 
@@ -463,15 +465,13 @@ ENGINE_FN bool engine_unpark(struct engine *e, u32 vcpu, u64 now)
 	return engine_queue_up(e, vcpu, now);
 }
 
-/* What a policy asked for a vCPU, whatever it does. Whether it has left its queue. */
-ENGINE_CALL bool engine_answer(ENGINE, u32 vcpu, u32 requests, u64 now)
+/* What a policy asked for a vCPU, whatever it does; something. Whether it has left its queue. */
+ENGINE_CALL bool engine_answer_some(ENGINE, u32 vcpu, u32 requests, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 queue = v->queue;
 	bool left = false;
 
-	if (!requests)
-		return false;
 	engine_answer_timers(e, vcpu, requests);
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);
@@ -485,6 +485,11 @@ ENGINE_CALL bool engine_answer(ENGINE, u32 vcpu, u32 requests, u64 now)
 		engine_interrupt(e, v->ran_on);
 	engine_answer_queue(e, queue, requests, now);
 	return left;
+}
+
+ENGINE_FN bool engine_answer(struct engine *e, u32 vcpu, u32 requests, u64 now)
+{
+	return requests && engine_answer_some(e, vcpu, requests, now);
 }
 
 /*

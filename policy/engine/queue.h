@@ -223,7 +223,7 @@ ENGINE_FN void engine_turn(struct engine_vcpu *v, u32 status, u64 now)
 
 /* ---- In and out of a queue ---- */
 
-ENGINE_CALL int engine_enqueue(ENGINE, u32 vcpu, u64 now)
+ENGINE_HOT int engine_enqueue(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	struct sy_queue *q = engine_queue_of(e, v);
@@ -374,7 +374,7 @@ ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)
 }
 
 /* Charges who runs on the pCPU of a queue of one, whose virtual time must be of now. */
-ENGINE_CALL int engine_charge_lone(ENGINE, u32 queue, u64 now)
+ENGINE_HOT int engine_charge_lone(ENGINE, u32 queue, u64 now)
 {
 	struct engine_queue *q = host_queue(e, queue);
 	u32 pcpu = q->first_pcpu;

@@ -104,9 +104,15 @@ typedef int64_t s64;
 #define HOST_LOCKS
 #define HOST_STAYS
 #define HOST_NOTES
+/*
+ * A call costs as much as what many of these do: inline a choice takes a twentieth and a wake an eighth fewer
+ * instructions, in twice the code.
+ */
 #define ENGINE struct engine *e
 #define ENGINE_FN static inline __attribute__((__always_inline__, __unused__))
 #define ENGINE_CALL static inline __attribute__((__unused__))
+#define ENGINE_HOT ENGINE_FN
+#define SY_FN ENGINE_FN
 #include "policy/steelyard.h"
 #include "policy/catalogue.h"
 #include "policy/engine/measure.h"
@@ -190,16 +196,16 @@ static void map_queue(struct host_queue *q)
  * What Xen tells of a queue, whose lock is held, and what its timers do come after this; its time, which never goes
  * back. Contexts that are saved, timers of vCPUs and walks do without: the next call finds what has changed.
  */
-static u64 arrive(struct host_queue *q, u64 now)
+HOST_FN u64 arrive(struct host_queue *q, u64 now)
 {
 	q->now = max(q->now, now);
-	if (usable_changed(q))
+	if (unlikely(usable_changed(q)))
 		map_queue(q);
 	return q->now;
 }
 
 /* The same where Xen tells of a unit, which it counts on to stay in its queue until the end of the call. */
-static u64 told_of(struct host_vcpu *v)
+HOST_FN u64 told_of(struct host_vcpu *v)
 {
 	v->stays = true;
 	return arrive(queue_of(v), NOW());
@@ -348,13 +354,14 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 	u32 pcpu, ran;
 	u64 now, slice_ns = SY_FOREVER;
 
-	unit->next_task = sched_idle_unit(cpu);
 	unit->next_time = -1;
-	if (!h->begun)
+	if (!h->begun) {
+		unit->next_task = sched_idle_unit(cpu);
 		return;
+	}
 	pcpu = h->number[cpu];
-	now = arrive(queue_at(h, cpu), time);
-	c = host_pcpu(&h->engine, pcpu);
+	c = &h->pcpu[pcpu].engine;
+	now = arrive(&h->queue[c->queue], time);
 	ran = c->current;
 	ASSERT(ran == (is_idle_unit(unit) ? SY_NONE : ((struct host_vcpu *)unit->priv)->number));
 	/* Xen may let it choose of its own accord. */
@@ -377,6 +384,8 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 			keep_runnable(unit->next_task);
 		if (slice_ns < SY_FOREVER)
 			unit->next_time = max(slice_ns, (u64)SOONEST_NS);
+	} else {
+		unit->next_task = sched_idle_unit(cpu);
 	}
 	if (unit->next_task == unit)
 		unit->migrated = false;

@@ -158,6 +158,10 @@ pages: ## what the documents show of experiments and governors, anew
 	experiments/write-pages $(target)/pages $(target)/release/steelyard
 	docs/governors/draw $(target)/release/steelyard
 
+.PHONY: site
+site: ## the documents as a site that can be searched, in target/site
+	@scripts/site
+
 .PHONY: package
 package: ## a package for this machine's Debian or Ubuntu, in target/package; `packaging/check` tries it in clean roots
 	@packaging/deb

@@ -18,15 +18,23 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The pages that a reader is sent to, with their text.
+/// The pages that a reader is sent to, those of the list of all, with their text.
 fn pages() -> Vec<(PathBuf, String)> {
-    let folders = ["", "docs", "docs/governors", "recordings"];
-    let files = folders.iter().flat_map(|folder| fs::read_dir(repository().join(folder)).unwrap());
-    let mut pages: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
-    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    pages.sort();
-    assert!(pages.len() > 20, "{pages:?}");
+    let list = repository().join("docs/SUMMARY.md");
+    let text = fs::read_to_string(&list).unwrap();
+    let links = links(&text).map(|(_, link)| repository().join("docs").join(link));
+    let pages = links.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let pages: Vec<_> = pages.chain([list.clone()]).collect();
     pages.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect()
+}
+
+/// The links of a page, by number of line.
+fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = (1..).zip(text.lines());
+    numbered.flat_map(|(number, line)| {
+        let links = line.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest));
+        links.map(move |link| (number, link))
+    })
 }
 
 /// What stands in a page's blocks of code, by the word behind the mark, line by line.
@@ -100,8 +108,9 @@ fn links_lead_somewhere() {
     let anchors = |text: &str| -> HashSet<String> {
         text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
     };
+    let mut broken = vec![];
     for (path, text) in pages() {
-        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        for (line, link) in links(&text) {
             if link.contains("://") || link.contains(char::is_whitespace) {
                 continue;
             }
@@ -110,13 +119,38 @@ fn links_lead_somewhere() {
                 "" => path.clone(),
                 file => path.parent().unwrap().join(file),
             };
-            assert!(target.exists(), "{}: {link}", path.display());
-            if !within.is_empty() {
-                let there = anchors(&fs::read_to_string(&target).unwrap());
-                assert!(there.contains(within), "{}: no heading of {link}", path.display());
+            let leads = match within {
+                "" => target.exists(),
+                within => fs::read_to_string(&target).is_ok_and(|it| anchors(&it).contains(within)),
+            };
+            if !leads {
+                broken.push(format!("{}:{line}: {link}", path.display()));
             }
         }
     }
+    assert!(broken.is_empty(), "lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_list_of_pages_has_all() {
+    let listed: HashSet<_> =
+        pages().into_iter().map(|(path, _)| path.canonicalize().unwrap()).collect();
+    let experiments = fs::read_dir(repository().join("experiments")).unwrap();
+    let mut folders: Vec<_> = experiments.map(|entry| entry.unwrap().path()).collect();
+    folders.extend(
+        ["", "docs", "docs/governors", "docs/papers", "recordings", "xen"]
+            .map(|folder| repository().join(folder)),
+    );
+    let mut seen = 0;
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.extension().is_some_and(|extension| extension == "md") {
+                seen += 1;
+                assert!(listed.contains(&path), "docs/SUMMARY.md lacks {}", path.display());
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
 }
 
 #[test]

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the pages say is so: README's first commands run, every command line of every page is one that this program
-//! takes, the screen in README is the one that the monitor draws, and links lead somewhere.
+//! What the pages say is so: every command line of every page is one that this program takes, the screen in README is the
+//! one that the monitor draws, links lead somewhere, and the list of pages has all. `documents.rs` runs the commands.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
-use std::env;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::Parser;
 use steelyard::Arguments;
@@ -97,6 +94,17 @@ fn command_lines_of_pages_are_understood() {
     assert!(seen > 50, "{seen}");
 }
 
+/// What they are decides whether a test runs them: `documents.rs` runs `sh`, `sh lab` it leaves alone.
+#[test]
+fn blocks_say_what_they_are() {
+    for (path, text) in pages() {
+        for (language, line) in blocks(&text) {
+            let known = ["python", "sh", "sh lab", "text", "toml"].contains(&language);
+            assert!(known, "{}: `{language}` before: {line}", path.display());
+        }
+    }
+}
+
 /// A heading's name in links, as the sites do it that show Markdown.
 fn anchor(heading: &str) -> String {
     let plain = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
@@ -159,43 +167,4 @@ fn the_screen_of_the_readme_is_one_that_is_drawn() {
     let screen = repository().join("crates/monitor/tests/data/domains.screen");
     let screen = fs::read_to_string(screen).unwrap();
     assert!(readme.contains(&format!("```text\n{}\n```", screen.trim_end())), "{screen}");
-}
-
-/// The blocks of `sh` but the first, which builds: as they stand, on shorter runs of the same inputs.
-#[test]
-fn the_first_commands_of_the_readme_run() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |file: &str| directory.path().join(file);
-    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let commands: String =
-        readme.split("```sh\n").skip(2).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(commands.lines().filter(|line| line.starts_with("steelyard ")).count(), 6);
-    fs::create_dir(at("scenarios")).unwrap();
-    let scenario = fs::read_to_string(repository().join("scenarios/first-look.toml")).unwrap();
-    let shorter = scenario.replacen("length = \"10 s\"", "length = \"300 ms\"", 1);
-    assert_ne!(scenario, shorter);
-    fs::write(at("scenarios/first-look.toml"), shorter).unwrap();
-    symlink(repository().join("recordings"), at("recordings")).unwrap();
-    // `top` fills a screen until somebody types q; a recording is compared for a moment of it.
-    let steelyard = env!("CARGO_BIN_EXE_steelyard");
-    let script = format!(
-        "#!/bin/sh\ncase \"$1 $2\" in\n\
-         top*) exec {steelyard} \"$@\" --batch 1 --interval 10ms --no-waits ;;\n\
-         \"compare recordings\"*) exec {steelyard} \"$@\" --seeds 1 --set \"length=200 ms\" ;;\n\
-         *) exec {steelyard} \"$@\" ;;\nesac\n"
-    );
-    fs::create_dir(at("bin")).unwrap();
-    fs::write(at("bin/steelyard"), script).unwrap();
-    fs::set_permissions(at("bin/steelyard"), Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", at("bin").display(), env::var("PATH").unwrap());
-    let mut shell = Command::new("sh");
-    shell.args(["-exc", &commands]).current_dir(directory.path()).env("PATH", path);
-    let output = shell.output().unwrap();
-    let (told, errors) =
-        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success(), "{told}\n{errors}");
-    for words in ["pCPU", "vm-web", "credit2@xen-4.20", "claims"] {
-        assert!(told.contains(words), "{words}: {told}\n{errors}");
-    }
-    assert!(at("report/report.html").exists());
 }

@@ -36,7 +36,6 @@ pub use observer::{
 pub use status::{
     Counted, CpuStatus, DomainStatus, Standings, Status, Times, VcpuStatus, now_ns, status,
 };
-pub use wanted::SETTINGS;
 
 /// A struct of the core as another set of bindings has it: the skeleton's, or `steelyard_policy`'s.
 ///

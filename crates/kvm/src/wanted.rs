@@ -17,8 +17,6 @@ use steelyard_scenario::{
     parse_settings,
 };
 
-/// Where `steelyard kvm set` and `change` keep what they are told, unless they are told where.
-pub const SETTINGS: &str = "/etc/steelyard/kvm.toml";
 /// Where libvirt keeps the description of each domain that runs.
 const LIBVIRT: &str = "/run/libvirt/qemu";
 

@@ -32,6 +32,6 @@ pub use load::{
 pub use loads::{LOADS, Loads, parse_loads};
 pub use priority::weight_of_niceness;
 pub use settings::{
-    DomainSettings, HostSettings, PolicySettings, SettingsOfDomains, parse_settings, read_settings,
-    write_settings,
+    DomainSettings, HostSettings, PolicySettings, SETTINGS, SettingsOfDomains, parse_settings,
+    read_settings, write_settings,
 };

@@ -279,6 +279,9 @@ pub struct HostSettings {
     pub domains: SettingsOfDomains,
 }
 
+/// Where `steelyard kvm set` and `change` keep what they are told, unless they are told where.
+pub const SETTINGS: &str = "/etc/steelyard/kvm.toml";
+
 /// The file of [`write_settings`].
 ///
 /// # Errors

@@ -118,7 +118,6 @@ pub enum Command {
         output: Option<PathBuf>,
     },
     /// Let a policy schedule the vCPUs of this Linux host.
-    #[cfg(feature = "kvm")]
     Kvm {
         #[command(subcommand)]
         command: crate::kvm::Command,

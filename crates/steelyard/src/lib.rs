@@ -14,7 +14,6 @@ mod failure;
 mod govern;
 mod import;
 mod interrupt;
-#[cfg(feature = "kvm")]
 mod kvm;
 mod man;
 mod monitor;
@@ -62,7 +61,6 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Import { file, host, output } => {
             import::run(file, host.as_deref(), output.as_deref(), &interrupt)
         }
-        #[cfg(feature = "kvm")]
         Command::Kvm { command } => kvm::run(command, &interrupt),
         Command::Xen { command } => xen::run(command, &interrupt),
         Command::Describe(arguments) => describe::run(arguments, &interrupt),

@@ -636,6 +636,14 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
+#[cfg(not(feature = "kvm"))]
+fn a_build_without_kvm_says_so() {
+    let output = steelyard(&directory()).args(["kvm", "check"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("built without"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn the_version_names_commit_and_features() {
     let told = succeeded(steelyard(&directory()).arg("--version").output().unwrap());
     let lines: Vec<_> = told.lines().collect();

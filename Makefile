@@ -155,7 +155,7 @@ conform: lab ## how faithful the simulator is: the same scenarios in simulator, 
 pages: ## what the documents show of experiments and governors, anew
 	$(cargo) build --locked --release -p steelyard
 	$(target)/release/steelyard reproduce all --out $(target)/pages >/dev/null
-	experiments/write-pages $(target)/pages $(target)/release/steelyard
+	experiments/write-pages $(target)/release/steelyard $(target)/pages
 	docs/governors/draw $(target)/release/steelyard
 
 .PHONY: site

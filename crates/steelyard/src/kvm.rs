@@ -10,7 +10,7 @@ use steelyard_scenario::{LOADS, SETTINGS};
 use crate::arguments::Offering;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::policies;
+use crate::{asked, policies};
 
 #[cfg(feature = "kvm")]
 mod scheduler;

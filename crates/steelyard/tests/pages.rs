@@ -7,8 +7,9 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use steelyard::Arguments;
 
 fn repository() -> PathBuf {
@@ -159,6 +160,56 @@ fn the_list_of_pages_has_all() {
         }
     }
     assert!(seen > 40, "{seen}");
+}
+
+/// Pages that `experiments/write-pages` writes.
+fn is_as_written(page: &str, parts: &[String]) {
+    let text = fs::read_to_string(repository().join(page)).unwrap();
+    for part in parts {
+        let told = "write it anew: experiments/write-pages target/debug/steelyard";
+        assert!(text.contains(part.trim()), "{page} is not what the program says, {told}\n{part}");
+    }
+}
+
+fn told(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_steelyard")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_option_is_on_its_page() {
+    let program = Arguments::command();
+    let own = program.get_subcommands().map(|command| vec![command.get_name()]);
+    let nested = program.get_subcommands().flat_map(|command| {
+        command.get_subcommands().map(|below| vec![command.get_name(), below.get_name()])
+    });
+    // An option of the feature `faults` is for tests alone.
+    let known = |words: &Vec<&str>| cfg!(not(feature = "faults")) || words[..] != ["kvm", "run"];
+    let helps: Vec<_> = own
+        .chain(nested)
+        .filter(known)
+        .map(|words| told(&[&words[..], &["--help"]].concat()))
+        .collect();
+    assert!(helps.len() > 20, "{}", helps.len());
+    is_as_written("docs/options.md", &helps);
+}
+
+#[test]
+fn every_policy_is_on_its_page() {
+    let parts: Vec<serde_json::Value> =
+        serde_json::from_str(&told(&["policies", "--json"])).unwrap();
+    let mut lines = vec![];
+    for part in &parts {
+        lines.push(format!("## {}", part["name"].as_str().unwrap()));
+        for parameter in part["parameters"].as_array().unwrap() {
+            let field = |name: &str| parameter[name].as_str().unwrap().replace('|', "\\|");
+            lines.push(format!("| `{}` |", field("name")));
+            lines.push(format!("| {} | {} |", field("help"), field("source")));
+        }
+    }
+    assert!(lines.len() > 100, "{}", lines.len());
+    is_as_written("docs/policies.md", &lines);
 }
 
 #[test]

@@ -157,6 +157,7 @@ pages: ## what the documents show of experiments and governors, anew
 	$(target)/release/steelyard reproduce all --out $(target)/pages >/dev/null
 	experiments/write-pages $(target)/release/steelyard $(target)/pages
 	docs/governors/draw $(target)/release/steelyard
+	docs/draw-report $(target)/release/steelyard
 
 .PHONY: site
 site: ## the documents as a site that can be searched, in target/site

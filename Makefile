@@ -141,7 +141,7 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@lab/test
 
 .PHONY: test-long
-test-long: lab ## what takes too long for every change: whether the machines give what experiments keep of them, and the older kernel's verifier
+test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them, the older kernel's verifier, the packages
 	$(cargo) build --locked --release -p steelyard
 	lab/measure --check
 	lab/linux/test Long
@@ -164,8 +164,15 @@ site: ## the documents as a site that can be searched, in target/site
 	@scripts/site
 
 .PHONY: package
-package: ## a package for this machine's Debian or Ubuntu, in target/package; `packaging/check` tries it in clean roots
+package: ## packages for Debian and for what has rpm, in target/package
+	@scripts/install package
 	@packaging/deb
+	@packaging/rpm $(target)/release/steelyard
+
+.PHONY: package-check
+package-check: package ## installs, upgrades, removes and purges them in clean roots of Debian 12 and 13; as root
+	@echo "== package-check"
+	@packaging/check
 
 .PHONY: clean
 clean: ## remove what was built

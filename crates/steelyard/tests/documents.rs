@@ -112,6 +112,10 @@ fn world() -> Files {
     let data = repository().join("crates/recording/tests/data/credit2.xentrace.gz");
     let mut trace = GzDecoder::new(File::open(data).unwrap());
     io::copy(&mut trace, &mut File::create(world.path("host.xentrace")).unwrap()).unwrap();
+    // Whoever writes a governor changes them.
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(repository().join("policy")).arg(world.path("policy"));
+    assert!(copy.status().unwrap().success());
     world.put("plan.toml", "[[domain]]\nname = \"shop\"\nweight = 512\n");
     world.put("host.toml", HOST);
     let first_look = fs::read_to_string(repository().join("scenarios/first-look.toml")).unwrap();

@@ -170,7 +170,7 @@ package: ## packages for Debian and for what has rpm, in target/package
 	@packaging/rpm $(target)/release/steelyard
 
 .PHONY: package-check
-package-check: package ## installs, upgrades, removes and purges them in clean roots of Debian 12 and 13; as root
+package-check: package ## installs, upgrades, removes and purges them in clean roots of Debian 12 and 13; as root, two to four minutes beside the build
 	@echo "== package-check"
 	@packaging/check
 

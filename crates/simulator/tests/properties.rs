@@ -604,14 +604,13 @@ fn longest_unused(setup: &Setup, policy: &Policy, trace: &Trace) -> (u64, String
             mine.retain(|segment| segment.domain as usize == index && segment.vcpu == vcpu);
             mine.sort_by_key(|segment| (segment.start_ns, segment.end_ns));
             for (place, segment) in mine.iter().enumerate().filter(|(_, s)| s.pcpu.is_none()) {
-                let ran = mine[..place].iter().rev().find_map(|segment| segment.pcpu);
                 let after = mine[place..].iter().find_map(|segment| segment.pcpu);
                 for pcpu in (0..setup.host.pcpus()).filter(|&pcpu| allows(domain, vcpu, pcpu)) {
                     let counts = match policy.discipline().name {
-                        // A vCPU stays where it was put, unless a task of the host takes that pCPU.
-                        "sedf" => after == Some(pcpu) && (stays || ran == after),
-                        // One queue per socket. In which one a vCPU is the trace does not tell: it may be moved while it
-                        // waits or sleeps (the adversary of policy/tests knows).
+                        // Where the trace does not tell in which queue a vCPU is, only the adversary of policy/tests
+                        // knows: one stays on the pCPU where it was put, unless a task of the host takes that, or in
+                        // its socket, unless it is moved while it waits or sleeps.
+                        "sedf" => stays && after == Some(pcpu),
                         "credit2" => setup.host.sockets == 1,
                         _ => true,
                     };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policies and the engine under an adversary: a model of a host with 1 to 384 pCPUs, any sockets, nodes, caches, cores and threads, any policy with
- * any parameters, where vCPUs wake, block, yield and spin in bursts, end and begin, may use other pCPUs from one moment to
- * the next and prefer others, weights change, pCPUs go and come or run something else for a while, the context of who stops is saved
- * later, every timer is late, and pCPUs that were interrupted choose in any order and after any delay. Checked throughout: nobody is lost or in two places, what the engine believes is what the
- * host has, who stops was charged up to then, who is kept off a queue has something that ends it, and no pCPU is idle
- * while somebody who may use it waits in its queue; who would rather be on a pCPU that is idle gets it (affinity.h); what is near comes first (nearness.h); of the policies, contract.h, and that the order of a queue stays
- * while vCPUs wait there. Some hosts live near the ends of time, where all must be defined. One seed repeats a failure.
+ * The policies and the engine under an adversary: a model of a host with 1 to 384 pCPUs, of any topology, with any
+ * policy and parameters. vCPUs wake, block, yield, spin, begin and end in bursts; affinities and settings change; pCPUs
+ * come, go, or run something else; contexts are saved later, every timer is late, and pCPUs choose in any order.
+ * Checked throughout: nobody is lost or in two places, the engine believes what the host has, who stops was charged,
+ * who is kept off a queue has something that ends it, no pCPU is idle while somebody who may use it waits in its queue;
+ * affinity.h, nearness.h, of the policies contract.h, and that the order of a queue stays. Some hosts live near the
+ * ends of time, where all must be defined. One seed repeats a failure.
  *
  *	adversary [DISCIPLINE] STEPS SEED...
  */
@@ -46,10 +46,9 @@ static struct engine_pcpu pcpus[PCPUS];
 
 /* The host's own. */
 static u64 allowed[VCPUS][WORDS], preferred[VCPUS][WORDS];
-static bool prefers[VCPUS];
+static bool prefers[VCPUS], there[VCPUS];
 static u64 idle[WORDS], lesser[WORDS], waited[WORDS];
 static u32 waiting[PCPUS][VCPUS], waiting_count[PCPUS];
-static bool there[VCPUS];
 static u64 wanted[VCPUS][WORDS], liked[VCPUS][WORDS]; /* as `allowed` and `preferred`, whatever is there */
 static bool saves; /* this host */
 static bool softly; /* vCPUs prefer some pCPUs */

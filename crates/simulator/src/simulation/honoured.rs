@@ -139,14 +139,14 @@ impl Simulation {
 
     /// Somebody waits from now on where an idle pCPU could take it.
     #[inline(always)]
-    pub(super) fn open_beside_idle(&mut self, vcpu: VcpuNumber) {
+    pub(super) fn begin_beside_idle(&mut self, vcpu: VcpuNumber) {
         let entry = &mut self.vcpus[vcpu];
         entry.idle_mark_ns = self.idleness.of(entry.allowed, self.now_ns);
     }
 
     /// No longer.
     #[inline(always)]
-    pub(super) fn add_beside_idle(&mut self, vcpu: VcpuNumber) {
+    pub(super) fn end_beside_idle(&mut self, vcpu: VcpuNumber) {
         let entry = &mut self.vcpus[vcpu];
         entry.times.beside_idle_now_ns +=
             self.idleness.of(entry.allowed, self.now_ns) - entry.idle_mark_ns;

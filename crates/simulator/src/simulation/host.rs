@@ -212,7 +212,7 @@ impl Simulation {
 
     #[inline(always)]
     fn insert(&mut self, queue: QueueNumber, vcpu: VcpuNumber) {
-        self.open_beside_idle(vcpu);
+        self.begin_beside_idle(vcpu);
         let queue = &mut self.queues[queue];
         queue.waiting.insert(self.vcpus[vcpu].engine.key, vcpu);
         queue.show_waiting();
@@ -220,7 +220,7 @@ impl Simulation {
 
     #[inline(always)]
     fn remove(&mut self, queue: QueueNumber, vcpu: VcpuNumber) {
-        self.add_beside_idle(vcpu);
+        self.end_beside_idle(vcpu);
         let queue = &mut self.queues[queue];
         queue.waiting.remove(self.vcpus[vcpu].engine.key, vcpu);
         queue.show_waiting();

@@ -346,7 +346,7 @@ impl Simulation {
     /// It has this status from now on.
     fn turn(&mut self, vcpu: VcpuNumber, status: Status) {
         if status == Status::Waiting {
-            self.open_beside_idle(vcpu);
+            self.begin_beside_idle(vcpu);
         }
         let entry = &mut self.vcpus[vcpu].engine;
         entry.status = status;
@@ -360,7 +360,7 @@ impl Simulation {
             self.occupy(pcpu);
         }
         self.put_back(pcpu);
-        self.add_beside_idle(vcpu);
+        self.end_beside_idle(vcpu);
         self.starts(vcpu, pcpu);
         self.turn(vcpu, Status::Running);
         self.vcpus[vcpu].engine.ran_on = pcpu;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod files;
+mod markdown;
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -17,6 +18,7 @@ use std::{env, io};
 
 use files::Files;
 use flate2::read::GzDecoder;
+use markdown::{blocks, pages, repository};
 
 const STEELYARD: &str = env!("CARGO_BIN_EXE_steelyard");
 
@@ -50,15 +52,11 @@ workload.busy = { compute = "100 ms", sleep = "1 ms" }
 policy = "credit@xen-4.20"
 "#;
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
 /// What a page runs, and how many commands of ours these are.
-fn commands(page: &str) -> (String, usize) {
-    let text = fs::read_to_string(repository().join(page)).unwrap();
-    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let commands: String = blocks.collect();
+fn commands(page: &Path) -> (String, usize) {
+    let text = fs::read_to_string(page).unwrap();
+    let lines = blocks(&text).into_iter().filter(|(language, _)| *language == "sh");
+    let commands: String = lines.flat_map(|(_, line)| [line, "\n"]).collect();
     let ours = commands.lines().filter(|line| line.contains("steelyard ")).count();
     // This machine may have virtual machines of its own.
     (commands.replace("/etc/libvirt", "libvirt"), ours)
@@ -185,7 +183,7 @@ fn programs(world: &Files) {
 }
 
 /// Follows a page, and gives what it printed, or in what it failed.
-fn follow(page: &str, world: &Files) -> Result<String, String> {
+fn follow(page: &Path, world: &Files) -> Result<String, String> {
     let path = format!("{}:{}", world.path("bin").display(), env::var("PATH").unwrap());
     let output = Command::new("sh")
         .args(["-exc", &commands(page).0])
@@ -195,12 +193,16 @@ fn follow(page: &str, world: &Files) -> Result<String, String> {
         .unwrap();
     let (told, errors) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    if output.status.success() { Ok(told) } else { Err(format!("{page}: {told}\n{errors}")) }
+    if output.status.success() {
+        Ok(told)
+    } else {
+        Err(format!("{}: {told}\n{errors}", page.display()))
+    }
 }
 
 /// All of these words are among what a page printed.
 fn tells(page: &str, world: &Files, words: &[&str]) {
-    let told = follow(page, world).unwrap_or_else(|failed| panic!("{failed}"));
+    let told = follow(&repository().join(page), world).unwrap_or_else(|failed| panic!("{failed}"));
     for word in words {
         assert!(told.contains(word), "{page}: {word}: {told}");
     }
@@ -210,7 +212,7 @@ fn tells(page: &str, world: &Files, words: &[&str]) {
 fn the_readme() {
     let world = world();
     tells("README.md", &world, &["pCPU", "vm-web", "credit2@xen-4.20", "claims"]);
-    assert_eq!(commands("README.md").1, 6);
+    assert_eq!(commands(&repository().join("README.md")).1, 6);
     assert!(world.path("report/report.html").exists());
 }
 
@@ -234,14 +236,10 @@ fn the_tutorial_does_what_it_says() {
 
 #[test]
 fn every_other_page() {
-    let list = fs::read_to_string(repository().join("docs/SUMMARY.md")).unwrap();
-    let links = list.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
-    let pages: Vec<_> = links.map(|link| format!("docs/{link}")).collect();
-    let of_commands = |page: &&String| {
-        let own = ["docs/../README.md", "docs/tutorial.md"].contains(&page.as_str());
-        !own && !commands(page).0.is_empty()
-    };
-    let pages: Vec<_> = pages.iter().filter(of_commands).collect();
+    let own = ["README.md", "docs/tutorial.md"].map(|page| repository().join(page));
+    let pages = pages().into_iter().map(|(path, _)| path.canonicalize().unwrap());
+    let of_commands = |page: &PathBuf| !own.contains(page) && !commands(page).0.is_empty();
+    let pages: Vec<_> = pages.filter(of_commands).collect();
     let lines: usize = pages.iter().map(|page| commands(page).1).sum();
     assert!(lines > 40, "{lines} on {pages:?}");
     let failed: Vec<_> = pages.iter().filter_map(|page| follow(page, &world()).err()).collect();

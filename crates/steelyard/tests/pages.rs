@@ -4,51 +4,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod markdown;
+
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{CommandFactory, Parser};
+use markdown::{blocks, links, pages, repository};
 use steelyard::Arguments;
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// The pages that a reader is sent to, those of the list of all, with their text.
-fn pages() -> Vec<(PathBuf, String)> {
-    let list = repository().join("docs/SUMMARY.md");
-    let text = fs::read_to_string(&list).unwrap();
-    let links = links(&text).map(|(_, link)| repository().join("docs").join(link));
-    let pages = links.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let pages: Vec<_> = pages.chain([list.clone()]).collect();
-    pages.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect()
-}
-
-/// The links of a page, by number of line.
-fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = (1..).zip(text.lines());
-    numbered.flat_map(|(number, line)| {
-        let links = line.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest));
-        links.map(move |link| (number, link))
-    })
-}
-
-/// What stands in a page's blocks of code, by the word behind the mark, line by line.
-fn blocks(text: &str) -> Vec<(&str, &str)> {
-    let mut within = None;
-    let mut lines = vec![];
-    for line in text.lines() {
-        match (line.strip_prefix("```"), within) {
-            (Some(_), Some(_)) => within = None,
-            (Some(language), None) => within = Some(language),
-            (None, Some(language)) => lines.push((language, line)),
-            (None, None) => {}
-        }
-    }
-    lines
-}
 
 /// The words of a command line up to where the shell would go on to something else.
 fn words(line: &str) -> Vec<String> {

@@ -47,8 +47,9 @@ struct Held {
 }
 
 /// The less is the stricter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Cap {
+    /// 0: none.
     percent: u64,
     burst_ns: u64,
 }
@@ -99,10 +100,14 @@ pub fn asked(proc: &Path, groups: &Path, domains: &[(i32, Vec<Thread>)]) -> Vec<
     let beside: Vec<f64> = held.iter().map(|it| tree.weight(&it.groups).unwrap_or(0.0)).collect();
     let own: u64 = held.iter().map(|it| nearest(&it.groups)).sum();
     let scale = own as f64 / beside.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-    let answer = |(held, weight): (&Held, f64)| Asked {
-        weight: ((weight * scale).round() as u64).clamp(limits::WEIGHT.least, limits::WEIGHT.most),
-        cap_percent: held.cap.map_or(0, |cap| cap.percent).min(limits::CAP_PERCENT.most),
-        cap_burst_ns: held.cap.map_or(0, |cap| cap.burst_ns).min(limits::CAP_BURST_NS.most),
+    let answer = |(held, weight): (&Held, f64)| {
+        let weight = (weight * scale).round() as u64;
+        let cap = held.cap.unwrap_or_default();
+        Asked {
+            weight: weight.clamp(limits::WEIGHT.least, limits::WEIGHT.most),
+            cap_percent: cap.percent.min(limits::CAP_PERCENT.most),
+            cap_burst_ns: cap.burst_ns.min(limits::CAP_BURST_NS.most),
+        }
     };
     held.iter().zip(beside).map(answer).collect()
 }

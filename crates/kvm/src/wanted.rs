@@ -31,7 +31,6 @@ pub struct Wanted {
     /// What load domains are offered: no setting, but told in the same way.
     loads_file: PathBuf,
     loads: Watched<Loads>,
-    loads_written: Option<SystemTime>,
 }
 
 impl Wanted {
@@ -44,7 +43,6 @@ impl Wanted {
             described: HashMap::new(),
             loads_file,
             loads: Watched::default(),
-            loads_written: None,
         }
     }
 
@@ -53,7 +51,6 @@ impl Wanted {
     pub fn look(&mut self, domains: &[String], complain: &dyn Fn(&str)) {
         self.set.look(&self.file, parse_settings, complain);
         self.loads.look(&self.loads_file, parse_loads, complain);
-        self.loads_written = self.loads_file.metadata().and_then(|file| file.modified()).ok();
         self.described.retain(|name, _| domains.contains(name));
         // libvirt's names have no slash.
         for name in domains.iter().filter(|name| !name.contains('/')) {
@@ -80,7 +77,7 @@ impl Wanted {
     pub fn load(&self, domain: &str) -> Option<(u32, Duration)> {
         let percent = *self.loads.value.get(domain)?;
         // A clock may have been set back.
-        Some((percent, self.loads_written?.elapsed().unwrap_or_default()))
+        Some((percent, self.loads.written?.elapsed().unwrap_or_default()))
     }
 }
 
@@ -89,6 +86,8 @@ impl Wanted {
 struct Watched<T> {
     /// When it was looked at; none: it was not there.
     stamp: Option<Stamp>,
+    /// When it was written, as it is there; it changes with the stamp.
+    written: Option<SystemTime>,
     value: T,
 }
 
@@ -107,15 +106,17 @@ impl<T: Default> Watched<T> {
         complain: &dyn Fn(&str),
     ) {
         let found = match path.metadata() {
-            Ok(file) => Some(stamp(&file)),
+            Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             // The directory cannot be looked into.
             Err(_) => return,
         };
-        if found == self.stamp {
+        let now = found.as_ref().map(stamp);
+        if now == self.stamp {
             return;
         }
-        self.stamp = found;
+        self.stamp = now;
+        self.written = found.as_ref().and_then(|file| file.modified().ok());
         if found.is_none() {
             self.value = T::default();
             return;

@@ -3,19 +3,19 @@
 
 use steelyard_boundary::text::told;
 use steelyard_policy::{Parameter, settings};
-use steelyard_scenario::{Diagnostic, SettingsOfDomains, Source};
+use steelyard_scenario::{Diagnostic, DomainSettings, SettingsOfDomains, Source};
 
 use crate::failure::Failure;
 use crate::terminal;
 
-/// What can be asked for a domain.
-pub fn help() -> String {
+/// What `NAME=[VALUE]` is for.
+pub const HELP: &str = "What to ask for; without a value: no longer. None: show what is asked";
+
+/// The same, with all that can be asked for a domain.
+pub fn long_help() -> String {
     let names: Vec<_> = settings().iter().map(|setting| setting.name).collect();
     let names = names.join(", ");
-    format!(
-        "What to ask for; without a value: no longer. None: show what is asked.\n\nOf these: {names}. \
-         Times have a unit, such as \"5 ms\""
-    )
+    format!("{HELP}.\n\nOf these: {names}. Times have a unit, such as \"5 ms\"")
 }
 
 /// Each of `NAME=[VALUE]`.
@@ -33,6 +33,20 @@ pub fn each(
         ask(name.trim(), value.trim()).map_err(|why| source.error(0..text.len(), why))?;
     }
     Ok(())
+}
+
+/// Asks for all of it for a domain, for which this is wanted by then.
+pub fn settle(
+    command: &str,
+    asked: &[String],
+    wanted: &mut DomainSettings,
+) -> Result<(), Diagnostic> {
+    each(command, asked, |name, value| match value {
+        "" => wanted.unset(name),
+        value => wanted.set(name, value),
+    })?;
+    let all = asked.join(" ");
+    wanted.check().map_err(|why| Source::new(command, &all).error(0..all.len(), why))
 }
 
 /// What is asked for these domains, or only for one; `otherwise` is said where that is nothing.

@@ -69,8 +69,7 @@ pub enum Command {
     Set {
         /// Name of the VM, as `status` shows it; none: show what is asked for all.
         domain: Option<String>,
-        /// What to ask for; without a value: no longer. None: show what is asked.
-        #[arg(value_name = "NAME=[VALUE]", long_help = asked::help())]
+        #[arg(value_name = "NAME=[VALUE]", help = asked::HELP, long_help = asked::long_help())]
         asked: Vec<String>,
         /// Where that is kept, as of `run`.
         #[arg(long, value_name = "FILE", default_value = SETTINGS)]
@@ -105,6 +104,8 @@ pub enum Command {
     },
 }
 
+const WHAT: &str = "schedule the vCPUs of this host";
+
 #[cfg(feature = "kvm")]
 pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     scheduler::run(command, interrupt)
@@ -113,7 +114,7 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
 #[cfg(not(feature = "kvm"))]
 pub fn run(_: &Command, _: &Interrupt) -> Result<(), Failure> {
     Err(Failure::System {
-        what: "schedule the vCPUs of this host",
+        what: WHAT,
         error: "this steelyard was built without it: see docs/kvm.md, or install the package, which has it".to_owned(),
     })
 }

@@ -32,8 +32,7 @@ pub enum Command {
     Set {
         /// Name of the domain, as `xl list` shows it; none: show what is asked for all.
         domain: Option<String>,
-        /// What to ask for; without a value: no longer. None: show what is asked.
-        #[arg(value_name = "NAME=[VALUE]", long_help = asked::help())]
+        #[arg(value_name = "NAME=[VALUE]", help = asked::HELP, long_help = asked::long_help())]
         asked: Vec<String>,
     },
     /// Show the parameters of the policy that runs, or change some.
@@ -105,12 +104,7 @@ fn set(policy: &str, domain: Option<&str>, asked: &[String]) -> Result<(), Failu
         return asked::show(&[(name.to_owned(), before)].into(), None, OTHERWISE);
     }
     let mut wanted = before.clone();
-    asked::each("xen set", asked, |name, value| match value {
-        "" => wanted.unset(name),
-        value => wanted.set(name, value),
-    })?;
-    let all = asked.join(" ");
-    wanted.check().map_err(|why| Source::new("xen set", &all).error(0..all.len(), why))?;
+    asked::settle("xen set", asked, &mut wanted)?;
     for change in changes(id, &before, &wanted) {
         write("settings", &change)?;
     }

@@ -15,7 +15,7 @@ use steelyard_scenario::{Diagnostic, HostSettings, Source, read_settings, write_
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::kvm::Command;
+use crate::kvm::{Command, WHAT};
 use crate::{asked, terminal};
 
 pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
@@ -109,12 +109,7 @@ fn set(
     let mut set = vec![];
     edit(path, interrupt, |all| {
         let wanted = all.domains.entry(domain.to_owned()).or_default();
-        asked::each("kvm set", asked, |name, value| match value {
-            "" => wanted.unset(name),
-            value => wanted.set(name, value),
-        })?;
-        let all = asked.join(" ");
-        wanted.check().map_err(|why| Source::new("kvm set", &all).error(0..all.len(), why))?;
+        asked::settle("kvm set", asked, wanted)?;
         set = wanted.iter().map(|(setting, _)| setting).collect();
         Ok(())
     })?;
@@ -206,5 +201,5 @@ fn tell_dump(error: &KvmError) {
 }
 
 fn failure(error: KvmError) -> Failure {
-    Failure::System { what: "schedule the vCPUs of this host", error: error.to_string() }
+    Failure::System { what: WHAT, error: error.to_string() }
 }

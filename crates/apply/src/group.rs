@@ -202,11 +202,7 @@ impl Group {
 
     /// In us: no quota may be less than this.
     pub fn burst_us(&self) -> u64 {
-        let file = match self.scale {
-            Scale::Group => "cpu.max.burst",
-            _ => "cpu.cfs_burst_us",
-        };
-        let line = File::open(self.directory.join(file)).and_then(first_line);
+        let line = File::open(self.directory.join(self.scale.burst_file())).and_then(first_line);
         line.ok().and_then(|line| line.parse().ok()).unwrap_or(0)
     }
 }

@@ -80,11 +80,7 @@ impl GroupPath {
 
     /// CPU time of its quota that it may save for later.
     pub fn cap_burst_ns(&self) -> u64 {
-        let file = match self.scale {
-            Scale::Shares => "cpu.cfs_burst_us",
-            _ => "cpu.max.burst",
-        };
-        self.number(file).unwrap_or(0).saturating_mul(1000)
+        self.number(self.scale.burst_file()).unwrap_or(0).saturating_mul(1000)
     }
 
     fn number(&self, file: &str) -> Option<u64> {

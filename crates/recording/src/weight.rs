@@ -27,6 +27,14 @@ impl Scale {
         }
     }
 
+    /// The file in which a control group says how much of its quota it may save, in us.
+    pub const fn burst_file(self) -> &'static str {
+        match self {
+            Scale::Shares => "cpu.cfs_burst_us",
+            Scale::Group | Scale::Xen => "cpu.max.burst",
+        }
+    }
+
     /// The nearest number; none if there is none that is so small or large.
     pub fn of_weight(self, weight: u32) -> Option<u64> {
         let (usual, least, most) = self.figures();

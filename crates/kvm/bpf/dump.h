@@ -38,7 +38,7 @@ static __always_inline u64 us_until(u64 then_ns)
 
 static __always_inline u64 is_held(const struct lock *lock)
 {
-	return *(volatile u32 *)&lock->next != *(volatile u32 *)&lock->now;
+	return *(volatile u32 *)&lock->state & LOCK_HELD;
 }
 
 /* It changes meanwhile: no list is longer than all vCPUs. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Locks in the order in which they were asked for. They are our own: the kernel lets no function be called with one of
- * its locks held. Who holds one cannot be interrupted: the kernel's calls come with interrupts off, timers switch them
- * off.
+ * Locks. They are our own: the kernel lets no function be called with one of its locks held. Who holds one cannot be
+ * interrupted: the kernel's calls come with interrupts off, timers switch them off.
+ *
+ * Fairness. A lock that is free is taken by whoever comes. Those who found it held wait in the order in which they came, and
+ * the first of them alone looks at it. That one may be kept from running, if this host's CPUs are not its own: so that
+ * not all others wait for it then, it is passed, until it has looked LOCK_LOOKS times. Then the lock is reserved for it.
  *
  * Memory. What was done under a lock is seen by who takes it next: in BPF an atomic operation that gives a value orders all
  * before it and all after it, on every architecture; a plain load, and an atomic addition that gives none, order nothing.
@@ -14,21 +17,18 @@
 #define STEELYARD_LOCK_H
 
 struct lock {
-	union {
-		struct {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-			u32 now; /* whose turn it is */
-			u32 next; /* turn of who comes next; the upper half of both, or its overflow would change the other */
-#else
-			u32 next;
-			u32 now;
-#endif
-		};
-		u64 both;
-	};
+	u32 state; /* LOCK_HELD and LOCK_RESERVED; 0: free for whoever comes */
+	u32 now; /* whose turn it is to look at it, of those who wait */
+	u32 next; /* turn of who waits next */
 };
 
-#define ONE_TURN (1ULL << 32)
+#define LOCK_HELD 1
+#define LOCK_RESERVED 2 /* for whose turn it is: nobody else takes it */
+
+/* So often may others be faster. On a processor that is not shared it is 10 us, tens of what is done under a lock. */
+#ifndef LOCK_LOOKS
+#define LOCK_LOOKS 4096
+#endif
 
 /* For a model of the kernel, which watches. */
 #ifndef LOCK_TAKEN
@@ -41,9 +41,26 @@ struct lock {
 static char lock_kept[] = "steelyard: somebody keeps a lock";
 static u64 nothing;
 
-static __always_inline bool lock_is_mine(struct lock *lock, u32 mine)
+static __always_inline u32 look_at(u32 *word)
 {
-	return *(volatile u32 *)&lock->now == mine;
+	return *(volatile u32 *)word;
+}
+
+/* Whether it was free. */
+static __always_inline bool try_lock(struct lock *lock)
+{
+	if (look_at(&lock->state) || __sync_val_compare_and_swap(&lock->state, 0, LOCK_HELD))
+		return false;
+	LOCK_TAKEN(lock);
+	return true;
+}
+
+/* By whose turn it is: reserved or not. */
+static __always_inline bool lock_is_mine(struct lock *lock)
+{
+	u32 state = look_at(&lock->state);
+
+	return !(state & LOCK_HELD) && __sync_val_compare_and_swap(&lock->state, state, LOCK_HELD) == state;
 }
 
 /*
@@ -51,42 +68,44 @@ static __always_inline bool lock_is_mine(struct lock *lock, u32 mine)
  * lets a program's loops go on. A function of its own: a loop takes stack from each function that has one, and BPF has
  * little.
  */
-__weak __noinline int wait_for_lock(struct lock *lock __arg_nonnull, u32 mine)
+__weak __noinline int wait_for_lock(struct lock *lock __arg_nonnull)
 {
-	while (!lock_is_mine(lock, mine) && can_loop)
+	u32 turn = __sync_fetch_and_add(&lock->next, 1), look;
+	bool mine = false;
+
+	while (look_at(&lock->now) != turn && can_loop)
 		LOCK_WAITS(lock);
-	/* Ordered, unlike the loop's last look. */
-	if (__sync_val_compare_and_swap(&lock->now, mine, mine) != mine)
+	bpf_for(look, 0, LOCK_LOOKS)
+	{
+		mine = lock_is_mine(lock);
+		if (mine)
+			break;
+		LOCK_WAITS(lock);
+	}
+	if (!mine)
+		__sync_fetch_and_add(&lock->state, LOCK_RESERVED);
+	while (!mine && can_loop) {
+		LOCK_WAITS(lock);
+		mine = lock_is_mine(lock);
+	}
+	__sync_fetch_and_add(&lock->now, 1);
+	if (!mine)
 		scx_bpf_error_bstr(lock_kept, &nothing, 0);
 	return 0;
 }
 
 static __always_inline void take_lock(struct lock *lock)
 {
-	struct lock seen = { .both = __sync_fetch_and_add(&lock->both, ONE_TURN) };
-
-	if (seen.now != seen.next)
-		wait_for_lock(lock, seen.next);
+	if (__sync_val_compare_and_swap(&lock->state, 0, LOCK_HELD))
+		wait_for_lock(lock);
 	LOCK_TAKEN(lock);
 }
 
-/* Whether it was free. */
-static __always_inline bool try_lock(struct lock *lock)
-{
-	struct lock seen = { .both = *(volatile u64 *)&lock->both };
-
-	if (seen.next != seen.now ||
-	    __sync_val_compare_and_swap(&lock->both, seen.both, seen.both + ONE_TURN) != seen.both)
-		return false;
-	LOCK_TAKEN(lock);
-	return true;
-}
-
-/* Only who holds it writes whose turn it is: by an exchange, for its order. */
+/* By a subtraction that gives what was, for its order. */
 static __always_inline void give_lock(struct lock *lock)
 {
 	LOCK_GIVEN(lock);
-	__sync_lock_test_and_set(&lock->now, lock->now + 1);
+	__sync_fetch_and_sub(&lock->state, LOCK_HELD);
 }
 
 #endif

@@ -15,6 +15,7 @@
 
 enum {
 	FIBERS = 6,
+	HELD = 8, /* locks that one holds, at most */
 	STACK_BYTES = 512 << 10
 };
 
@@ -41,7 +42,8 @@ struct fiber {
 	struct task *subject; /* of a call that hands over one task */
 	u32 called_on;
 	struct task *self; /* who runs where this is done, or null */
-	u32 locks; /* of BPF that are held here */
+	struct lock *held[HELD]; /* of BPF, by whom it is */
+	u32 locks; /* of these, how many */
 	/* CPUs that are kicked once this one takes interrupts again, when it is done. */
 	u64 kicks[MAX_PCPUS / 64], preempts[MAX_PCPUS / 64];
 };
@@ -108,15 +110,25 @@ static void wait_for_others(void)
 
 static void model_lock_taken(struct lock *lock)
 {
-	ASSERT((s32)(lock->next - lock->now) > 0);
-	here->locks++;
+	u32 i, j;
+
+	ASSERT(lock->state & LOCK_HELD);
+	for (i = 0; i < FIBERS; i++)
+		for (j = 0; j < fibers[i].locks; j++)
+			ASSERT(fibers[i].held[j] != lock);
+	ASSERT(here->locks < HELD);
+	here->held[here->locks++] = lock;
 	point();
 }
 
-static void model_lock_given(void)
+static void model_lock_given(struct lock *lock)
 {
-	ASSERT(here->locks);
-	here->locks--;
+	u32 i = 0;
+
+	while (i < here->locks && here->held[i] != lock)
+		i++;
+	ASSERT(i < here->locks);
+	here->held[i] = here->held[--here->locks];
 	point();
 }
 

@@ -44,11 +44,12 @@ static bool model_can_loop(void);
 #define can_loop model_can_loop()
 struct lock;
 static void model_lock_taken(struct lock *lock);
-static void model_lock_given(void);
+static void model_lock_given(struct lock *lock);
 static void model_lock_waits(void);
 #define LOCK_TAKEN(lock) model_lock_taken(lock)
-#define LOCK_GIVEN(lock) model_lock_given()
+#define LOCK_GIVEN(lock) model_lock_given(lock)
 #define LOCK_WAITS(lock) model_lock_waits()
+#define LOCK_LOOKS 2
 
 #define SY_DESCRIBE
 #include "../../bpf/steelyard.bpf.c"
@@ -718,7 +719,7 @@ static void forget_all(void)
 	accounted = free_vcpus = free_domains = (struct list){ 0, 0 };
 	vcpus_used = domains_used = 0;
 	kept_count = 0;
-	host_lock = shared_lock = (struct lock){ .both = 0 };
+	host_lock = shared_lock = (struct lock){ 0 };
 	memset(tasks, 0, sizeof(tasks));
 	memset(rqs, 0, sizeof(rqs));
 	memset(groups, 0, sizeof(groups));

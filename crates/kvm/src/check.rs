@@ -37,8 +37,9 @@ const OPS: &str = "/sys/kernel/sched_ext/root/ops";
 
 type Check = fn() -> Result<(), KvmError>;
 /// What must be so, in this order, and what it is called.
-const REQUIRED: [(&str, Check); 6] = [
+const REQUIRED: [(&str, Check); 7] = [
     ("the kernel has sched_ext", sched_ext),
+    ("the kernel lets programs have timers", timers),
     ("privilege to load programs", privilege),
     ("the kernel describes its types", types),
     ("the kernel offers the functions that are needed", functions),
@@ -109,6 +110,12 @@ pub fn check(policy: &Policy) -> Vec<Finding> {
 
 fn sched_ext() -> Result<(), KvmError> {
     if Path::new(STATE).exists() { Ok(()) } else { Err(KvmError::NoSchedExt) }
+}
+
+/// Its verifier takes no program with a timer if it is built with `CONFIG_PREEMPT_RT`.
+fn timers() -> Result<(), KvmError> {
+    let realtime = fs::read_to_string("/sys/kernel/realtime").unwrap_or_default();
+    if realtime.trim() == "1" { Err(KvmError::Realtime) } else { Ok(()) }
 }
 
 fn privilege() -> Result<(), KvmError> {

@@ -9,6 +9,8 @@ use std::fmt;
 pub enum KvmError {
     /// The kernel was built without `CONFIG_SCHED_CLASS_EXT`.
     NoSchedExt,
+    /// The kernel was built with `CONFIG_PREEMPT_RT`.
+    Realtime,
     /// The kernel was built without `CONFIG_DEBUG_INFO_BTF`.
     NoBtf,
     /// The kernel lacks functions, or does not offer them to BPF programs.
@@ -57,6 +59,11 @@ impl fmt::Display for KvmError {
                 formatter,
                 "this kernel does not offer to BPF programs: {}",
                 names.join(", ")
+            ),
+            KvmError::Realtime => write!(
+                formatter,
+                "this kernel is built for real time (CONFIG_PREEMPT_RT): it lets no BPF program have \
+                 timers; boot one that is not"
             ),
             KvmError::NoPrivilege => {
                 write!(formatter, "loading a scheduler needs root (CAP_BPF and CAP_SYS_ADMIN)")

@@ -166,8 +166,9 @@ site: ## the documents as a site that can be searched, in target/site
 .PHONY: package
 package: ## packages for Debian and for what has rpm, in target/package
 	@scripts/install package
+	@packaging/stage
 	@packaging/deb
-	@packaging/rpm $(target)/release/steelyard
+	@packaging/rpm
 
 .PHONY: package-check
 package-check: package ## installs, upgrades, removes and purges them in clean roots of Debian 12 and 13; as root, two to four minutes beside the build

@@ -55,7 +55,8 @@ impl Variant {
 }
 
 /// Runs experiments with so many seeds, at least one, on the threads of rayon's current pool. After
-/// each run `progress` is told what it cost ([`Experiment::work`]), and may end it all.
+/// each run `progress` is told what it cost ([`Experiment::work`]), several times a second in between that it goes on
+/// (0), and may end it all.
 ///
 /// # Errors
 /// A setup that cannot be simulated, or that of `progress`.
@@ -71,7 +72,7 @@ pub fn run<E: From<Diagnostic> + Send>(
         .flat_map(|(name, run)| seeds.clone().map(move |seed| (name, run, seed)))
         .collect();
     let samples = jobs.par_iter().with_max_len(1).map(|(name, (metrics, variant), seed)| {
-        let sample = sample(name, metrics, variant, *seed)?;
+        let sample = sample(name, metrics, variant, *seed, progress)?;
         progress(variant.work())?;
         Ok(sample)
     });
@@ -86,12 +87,13 @@ pub fn run<E: From<Diagnostic> + Send>(
         .collect())
 }
 
-fn sample(
+fn sample<E: From<Diagnostic>>(
     experiment: &str,
     metrics: &BTreeMap<String, Metric>,
     variant: &Variant,
     seed: u64,
-) -> Result<Sample, Diagnostic> {
+    progress: &(dyn Fn(u64) -> Result<(), E> + Sync),
+) -> Result<Sample, E> {
     let place = || format!("experiments/{experiment}: {}", variant.name);
     let mut simulation = Simulation::new(&variant.setup, &variant.policy, seed)
         .map_err(|error| Diagnostic::of_file(place(), error.to_string()))?;
@@ -109,10 +111,10 @@ fn sample(
     let snapshots: Vec<Run> = stops
         .into_iter()
         .map(|stop| {
-            simulation.run_until(stop);
-            simulation.measure()
+            simulation.run_watched(stop, |_| progress(0))?;
+            Ok(simulation.measure())
         })
-        .collect();
+        .collect::<Result<_, E>>()?;
     // There is one at least: that of the end.
     let end = &snapshots[snapshots.len() - 1];
     let measured = here_measured().filter_map(|(name, metric)| {

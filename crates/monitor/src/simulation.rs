@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
@@ -11,9 +10,6 @@ use steelyard_simulator::measure::{DomainMeasure, Run, VcpuMeasure};
 use steelyard_recording::{
     Domain, Figures, Host, PolicyState, Snapshot, State, Structure, ThreadEvents, Vcpu, Waits,
 };
-
-/// Whoever wants it to end is heeded about so often.
-const STEP: Duration = Duration::from_millis(10);
 
 /// A running simulation.
 pub struct SimulationSource {
@@ -25,8 +21,6 @@ pub struct SimulationSource {
     interval_ns: u64,
     end_ns: u64,
     next_ns: u64,
-    /// What it simulates in about a [`STEP`].
-    step_ns: u64,
 }
 
 impl SimulationSource {
@@ -48,7 +42,6 @@ impl SimulationSource {
             interval_ns,
             end_ns,
             next_ns,
-            step_ns: 1,
         }
     }
 
@@ -62,19 +55,8 @@ impl SimulationSource {
         if self.next_ns > self.end_ns {
             return None;
         }
-        while self.simulation.now_ns() < self.next_ns {
-            if asked.load(Ordering::Relaxed) {
-                return None;
-            }
-            let began = Instant::now();
-            let step_end_ns = self.simulation.now_ns().saturating_add(self.step_ns);
-            self.simulation.run_until(step_end_ns.min(self.next_ns));
-            self.step_ns = match began.elapsed() < STEP {
-                true => self.step_ns.saturating_mul(2),
-                false => (self.step_ns / 2).max(1),
-            };
-        }
-        self.simulation.run_until(self.next_ns);
+        let wanted = || if asked.load(Ordering::Relaxed) { Err(()) } else { Ok(()) };
+        wanted().and_then(|()| self.simulation.run_watched(self.next_ns, |_| wanted())).ok()?;
         self.next_ns = match self.next_ns {
             // What is left at the end may be shorter.
             now_ns if now_ns < self.end_ns => (now_ns + self.interval_ns).min(self.end_ns),

@@ -10,6 +10,7 @@ from conftest import FIRST_LOOK
 import steelyard
 
 LONG = {"length": "1000 s"}
+ENDLESS = {"length": "12 h"}
 
 
 def test_progress_grows_to_the_whole() -> None:
@@ -26,7 +27,8 @@ def test_progress_is_a_bar_of_tqdm(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Simulating" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_it() -> None:
+@pytest.mark.parametrize("call", ["compare", "tune", "reproduce"])
+def test_ctrl_c_ends_it(call: str) -> None:
     last = (0, 1)
 
     def interrupt(what: str, done: int, total: int | None) -> None:
@@ -35,7 +37,13 @@ def test_ctrl_c_ends_it() -> None:
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        steelyard.compare(FIRST_LOOK, seeds=50, set=LONG, progress=interrupt)
+        if call == "compare":
+            steelyard.compare(FIRST_LOOK, seeds=50, set=LONG, progress=interrupt)
+        elif call == "tune":
+            # One run of it takes minutes.
+            steelyard.tune(FIRST_LOOK, minimise=["web: wait p99"], settings=2, set=ENDLESS, progress=interrupt)
+        else:
+            steelyard.reproduce("load-weight", progress=interrupt)
     assert last[0] < last[1]
 
 

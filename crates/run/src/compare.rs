@@ -139,14 +139,11 @@ fn run_all<'a, T: Send>(
     })
 }
 
-/// Steps in which progress is shown.
-const STEPS: u64 = 100;
-
 impl Job<'_> {
     /// What it costs, for the progress bar.
     fn work(&self) -> u64 {
         let events = self.input.setup.estimated_events(Nanoseconds(self.end_ns));
-        u64::try_from(events).unwrap_or(u64::MAX / 2).max(STEPS) / STEPS * STEPS
+        u64::try_from(events).unwrap_or(u64::MAX / 2).max(1)
     }
 
     fn simulate(&self, watch: &dyn Watch) -> Result<Simulation, RunError> {
@@ -155,11 +152,14 @@ impl Job<'_> {
         if let Some(start_ns) = self.trace_from_ns {
             simulation.trace(start_ns, self.end_ns);
         }
-        let step_ns = self.end_ns.div_ceil(STEPS);
-        for step in 1..=STEPS {
-            simulation.run_until(step_ns.saturating_mul(step).min(self.end_ns));
-            watch.done(self.work() / STEPS)?;
-        }
+        let work = self.work();
+        let mut done = 0;
+        simulation.run_watched(self.end_ns, |now_ns| {
+            let part = u128::from(work) * u128::from(now_ns) / u128::from(self.end_ns.max(1));
+            let before = std::mem::replace(&mut done, part as u64);
+            watch.done(done - before)
+        })?;
+        watch.done(work - done)?;
         Ok(simulation)
     }
 }

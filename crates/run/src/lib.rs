@@ -35,6 +35,14 @@ pub trait Watch: Sync {
     /// # Errors
     /// Nobody waits any more: everything ends.
     fn done(&self, work: u64) -> Result<(), Ended>;
+
+    /// Asks whether it is still waited for, several times a second.
+    ///
+    /// # Errors
+    /// As that of `done`.
+    fn wanted(&self) -> Result<(), Ended> {
+        self.done(0)
+    }
 }
 
 /// Nobody watches.

@@ -156,8 +156,8 @@ fn errors(
     let seeds = FIRST_SEED..FIRST_SEED + u64::from(VERDICT_SEEDS);
     let host = [(&input.setup, &now.policy)];
     let runs = simulator.run(&host, seeds.clone(), |simulation| {
-        simulation.run_until(input.length.0);
-        Run { policy: now.label.clone(), ..simulation.measure() }
+        simulation.run_watched(input.length.0, |_| simulator.watch.wanted())?;
+        Ok(Run { policy: now.label.clone(), ..simulation.measure() })
     })?;
     let runs = runs.into_iter().next().unwrap_or_default();
     let policies = vec![PolicySummary::recorded(), PolicySummary::new(&now.label, &now.policy)];
@@ -241,19 +241,20 @@ impl Bench for Simulated<'_> {
             self.simulator.watch.begin("Judging", None);
         }
         self.left = self.left.saturating_sub(hosts.len() as u64 * self.seeds);
+        let wanted = |_| self.simulator.watch.wanted();
         self.simulator.run(hosts, self.seeds(part), |simulation| match part {
             Part::Search => {
-                simulation.run_until(search_ns);
-                small(simulation.measure())
+                simulation.run_watched(search_ns, wanted)?;
+                Ok(small(simulation.measure()))
             }
             Part::Verdict => {
-                simulation.run_until(verdict_from_ns);
+                simulation.run_watched(verdict_from_ns, wanted)?;
                 let seen = (verdict_from_ns > 0).then(|| simulation.measure());
-                simulation.run_until(end_ns);
-                small(match seen {
+                simulation.run_watched(end_ns, wanted)?;
+                Ok(small(match seen {
                     Some(seen) => simulation.measure_since(&seen),
                     None => simulation.measure(),
-                })
+                }))
             }
         })
     }

@@ -11,7 +11,7 @@ use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
 
-use crate::{RunError, Watch};
+use crate::{Ended, RunError, Watch};
 
 /// What schedules the host as it is: of a recording the recorded host's, else the first that somebody chose.
 ///
@@ -65,7 +65,7 @@ pub struct Simulator<'a> {
 }
 
 impl Simulator<'_> {
-    /// What is made of each host with each seed.
+    /// What is made of each host with each seed. `make` runs it as far as it wants, and asks whoever watches meanwhile.
     ///
     /// # Errors
     /// A host that cannot be simulated, or whoever watches wants an end.
@@ -73,12 +73,12 @@ impl Simulator<'_> {
         &self,
         hosts: &[(&Setup, &Policy)],
         seeds: Range<u64>,
-        make: impl Fn(&mut Simulation) -> T + Sync,
+        make: impl Fn(&mut Simulation) -> Result<T, Ended> + Sync,
     ) -> Result<Vec<Vec<T>>, RunError> {
         let run = |setup: &Setup, policy: &Policy, seed| {
             let mut simulation = Simulation::new(setup, policy, seed)
                 .map_err(|error| Diagnostic::of_file(self.name, error.to_string()))?;
-            let made = make(&mut simulation);
+            let made = make(&mut simulation)?;
             self.watch.done(1)?;
             Ok(made)
         };

@@ -116,6 +116,24 @@ fn slices_measures_and_traces_change_nothing() {
     }
 }
 
+#[test]
+fn whoever_watches_changes_nothing_and_may_end_it() {
+    for policy in all_policies() {
+        let mut watched = simulation(&setup(), &policy, 1);
+        let mut looks_ns = vec![];
+        let watch = |now_ns| {
+            looks_ns.push(now_ns);
+            Ok::<(), ()>(())
+        };
+        watched.run_watched(LENGTH_NS, watch).unwrap();
+        assert_eq!(hash(&watched.measure()), hash_of(&policy, 1), "{policy}");
+        assert!(looks_ns.len() > 1 && looks_ns.is_sorted() && looks_ns.last() < Some(&LENGTH_NS));
+        let mut ended = simulation(&setup(), &policy, 1);
+        assert_eq!(ended.run_watched(u64::MAX, |_| Err("enough")), Err("enough"));
+        assert_eq!(ended.now_ns(), looks_ns[0]);
+    }
+}
+
 /// These values change whenever the simulator, this scenario or a policy changes on purpose: then
 /// run `PRINT_HASHES=1 cargo test -p steelyard-simulator --test determinism pinned -- --nocapture`
 /// and put what it prints here. Where none of them changed, a new value is a mistake.

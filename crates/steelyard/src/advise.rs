@@ -39,8 +39,8 @@ pub fn run(arguments: &Advise, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut simulate = |hosts: &[(&Setup, &Policy)]| -> Result<Vec<Vec<Run>>, RunError> {
         bar.begin("Simulating", Some(hosts.len() as u64 * u64::from(seeds)));
         simulator.run(hosts, FIRST_SEED..FIRST_SEED + u64::from(seeds), |simulation| {
-            simulation.run_until(input.length.0);
-            simulation.measure()
+            simulation.run_watched(input.length.0, |_| bar.wanted())?;
+            Ok(simulation.measure())
         })
     };
     let advice = advise(&question, &mut simulate)?;

@@ -97,11 +97,8 @@ fn as_text(part: &Part, width: usize) -> String {
         lines.push(format!("Vintages: {}", spelled.collect::<Vec<_>>().join(", ")));
         lines.push(format!("Heeds: {}", heeded(name, vintages).join(", ")));
     }
-    for (published, spelled) in published() {
-        if spelled.split(['+', '@']).any(|word| word == *name) {
-            lines.push(format!("By name: {published} = {spelled}"));
-        }
-    }
+    let by_name = published_with(name);
+    lines.extend(by_name.map(|(name, spelled)| format!("By name: {name} = {spelled}")));
     lines.extend(known_of(vintages, known).map(|known| format!("Known: {known}")));
     // Writing to a String cannot fail.
     let mut out = format!("{BOLD}{name}{BOLD:#}  {kind}\n");
@@ -117,6 +114,12 @@ fn as_text(part: &Part, width: usize) -> String {
         let _ = writeln!(out, "{DIM}{source}{DIM:#}");
     }
     out
+}
+
+/// Policies that have a name of their own, of which this discipline or governor is a part, and what that name stands for.
+fn published_with(part: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let is_part = move |spelled: &str| spelled.split(['+', '@']).any(|word| word == part);
+    published().iter().copied().filter(move |(_, spelled)| is_part(spelled))
 }
 
 /// Which settings of a domain it heeds, and in which vintages if not in all. Pins are the host's to keep.
@@ -211,6 +214,8 @@ struct JsonPart {
     suits: &'static [&'static str],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     heeds: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    published: BTreeMap<&'static str, &'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     known: Vec<String>,
     parameters: Vec<JsonParameter>,
@@ -273,6 +278,7 @@ impl JsonPart {
             vintages,
             suits,
             heeds: heeded(name, vintages),
+            published: published_with(name).collect(),
             known: known_of(vintages, known).collect(),
             parameters: parameters.collect(),
         }

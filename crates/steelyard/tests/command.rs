@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -472,12 +473,19 @@ fn policies_are_listed_with_all_that_they_are_made_of() {
         |arguments: &[&str]| succeeded(steelyard(&directory).args(arguments).output().unwrap());
     let all = list(&["policies"]);
     let json: serde_json::Value = serde_json::from_str(&list(&["policies", "--json"])).unwrap();
+    let mut by_name = BTreeSet::new();
     for part in json.as_array().unwrap() {
         let name = part["name"].as_str().unwrap();
         let one = list(&["policies", name]);
         assert!(all.contains(&one), "{one}");
         for vintage in part["vintages"].as_array().into_iter().flatten() {
             assert!(one.contains(&format!("{name}@{}", vintage.as_str().unwrap())), "{one}");
+        }
+        for (published, spelled) in part["published"].as_object().into_iter().flatten() {
+            let named = |name: &str| steelyard_policy::Policy::named(name).unwrap();
+            let (same, spelled) = (named(published), named(spelled.as_str().unwrap()));
+            assert_eq!(same.parameters(), spelled.parameters());
+            by_name.insert(published.clone());
         }
         // A governor is set as part of a policy that it suits.
         let governed = part["suits"][0].as_str().map(|suits| format!("{suits}+{name}"));
@@ -498,6 +506,8 @@ fn policies_are_listed_with_all_that_they_are_made_of() {
             }
         }
     }
+    let published = steelyard_policy::published().iter().map(|(name, _)| (*name).to_owned());
+    assert_eq!(by_name, published.collect());
     assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
     let output = steelyard(&directory).args(["policies", "credt"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

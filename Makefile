@@ -137,7 +137,7 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	$(cargo) clippy --locked --workspace --exclude steelyard-fuzz --all-features --all-targets -- -D warnings
 	$(cargo) test --locked -p steelyard-kvm --features bpf
 	$(cargo) test --locked -p steelyard-monitor --features bpf --test observed
-	$(cargo) build --locked --release -p steelyard
+	$(cargo) build --locked -p steelyard
 	@lab/test
 
 .PHONY: test-long
@@ -148,7 +148,7 @@ test-long: lab package-check ## what takes too long for every change: whether th
 
 .PHONY: conform
 conform: lab ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux, into the docs
-	$(cargo) build --locked --release -p steelyard
+	$(cargo) build --locked -p steelyard
 	lab/conform --write
 
 .PHONY: pages

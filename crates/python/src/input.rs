@@ -76,6 +76,17 @@ impl Origin {
         }
     }
 
+    /// What was read: recordings, and what it is read from itself.
+    fn files(&self, loaded: &Loaded) -> Vec<PathBuf> {
+        let mut files = loaded.recordings.clone();
+        if let Origin::Path(path) = self
+            && !files.contains(path)
+        {
+            files.push(path.clone());
+        }
+        files
+    }
+
     fn text(&self, py: Python) -> PyResult<String> {
         match self {
             Origin::Path(path) => py
@@ -100,15 +111,11 @@ pub struct Read {
 pub fn read(input: &Bound<PyAny>, options: &Options) -> PyResult<Read> {
     let origin = Origin::of(input)?;
     let loaded = origin.load(input.py(), options)?;
-    let mut files = loaded.recordings.clone();
     let path = match &origin {
-        Origin::Path(path) => {
-            files.push(path.clone());
-            path.to_string_lossy().into_owned()
-        }
+        Origin::Path(path) => path.to_string_lossy().into_owned(),
         Origin::Text { name, .. } => name.clone(),
     };
-    Ok(Read { source: origin.source(), loaded, path, files })
+    Ok(Read { source: origin.source(), files: origin.files(&loaded), loaded, path })
 }
 
 #[pymethods]
@@ -169,6 +176,16 @@ impl Scenario {
     #[getter]
     fn recorded(&self) -> bool {
         self.recorded
+    }
+
+    /// What is read for it: the recordings that it replays, and itself, if it is a path.
+    ///
+    /// Args:
+    ///     set: Changes, as `compare` takes them; a recording may be among them.
+    #[pyo3(signature = (set = None))]
+    fn files(&self, py: Python, set: Option<&Bound<PyAny>>) -> PyResult<Vec<PathBuf>> {
+        let options = Options { set: changes(set)?, ..Options::default() };
+        Ok(self.origin.files(&self.origin.load(py, &options)?))
     }
 
     /// The scenario as TOML; of a recording or description what `steelyard import` makes of it.

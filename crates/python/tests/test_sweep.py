@@ -1,61 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sweeps give the same bytes wherever they run, and lose nothing when workers die."""
+"""Sweeps on processes give the same bytes however many there are, and lose nothing when one dies."""
 
-import logging
 import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import distributed
 import pandas
-import psutil
-import pyarrow
 import pyarrow.parquet
 import pytest
-import ray
-from conftest import FIRST_LOOK
+from conftest import DESIGN, FIRST_LOOK, killing, sweep
 
 import steelyard
-
-DESIGN = steelyard.grid(
-    {
-        "length": ["200 s"],
-        "domain.web.weight": [128, 256, 512],
-        "credit2.ratelimit_ns": [0, 1_000_000, 5_000_000],
-        "seeds": [1, 2],
-    }
-)
-Progress = Callable[[str, int, "int | None"], object]
-
-
-def sweep(directory: Path, on: Any, progress: "bool | Progress" = False, piece: int = 2) -> dict[str, bytes]:
-    """The files of it."""
-    steelyard.sweep(FIRST_LOOK, DESIGN, directory, ["credit2"], on=on, progress=progress, piece=piece)
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
-
-
-@pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return sweep(tmp_path_factory.mktemp("one"), on=1)
-
-
-@pytest.fixture(scope="module")
-def dask() -> Iterator[distributed.Client]:
-    with (
-        distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def on_ray() -> Iterator[str]:
-    ray.init(num_cpus=3, include_dashboard=False, logging_level=logging.ERROR)
-    yield "ray"
-    ray.shutdown()
 
 
 def test_a_grid_has_every_combination_once() -> None:
@@ -81,49 +36,12 @@ def test_more_processes_give_the_same_bytes(tmp_path: Path, wanted: dict[str, by
     assert sweep(tmp_path, on=3) == wanted
 
 
-def test_dask_gives_the_same_bytes(tmp_path: Path, wanted: dict[str, bytes], dask: distributed.Client) -> None:
-    assert sweep(tmp_path, on=dask) == wanted
-
-
-def test_ray_gives_the_same_bytes(tmp_path: Path, wanted: dict[str, bytes], on_ray: str) -> None:
-    assert sweep(tmp_path, on=on_ray) == wanted
-
-
-def killing(pids: Callable[[], list[int]], killed: list[int]) -> Progress:
-    """Kills a worker when the first piece is done."""
-
-    def tell(what: str, done: int, total: "int | None") -> None:
-        if done and not killed:
-            killed.append(pids()[0])
-            os.kill(killed[0], signal.SIGKILL)
-
-    return tell
-
-
 def test_nothing_is_lost_with_a_process(tmp_path: Path, wanted: dict[str, bytes]) -> None:
     def pids() -> list[int]:
         return [process.pid for process in multiprocessing.active_children() if process.pid]
 
     killed: list[int] = []
     assert sweep(tmp_path, 2, killing(pids, killed)) == wanted and killed
-
-
-def test_nothing_is_lost_with_a_worker_of_dask(
-    tmp_path: Path, wanted: dict[str, bytes], dask: distributed.Client
-) -> None:
-    killed: list[int] = []
-    pids = list(dask.run(os.getpid).values())
-    assert sweep(tmp_path, dask, killing(lambda: pids, killed)) == wanted and killed
-
-
-def test_nothing_is_lost_with_a_worker_of_ray(tmp_path: Path, wanted: dict[str, bytes], on_ray: str) -> None:
-    def pids() -> list[int]:
-        # Workers are called after what they do.
-        started = psutil.Process().children(recursive=True)
-        return [process.pid for process in started if process.cmdline()[:1] == ["ray::_call"]]
-
-    killed: list[int] = []
-    assert sweep(tmp_path, on_ray, killing(pids, killed)) == wanted and killed
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path, wanted: dict[str, bytes]) -> None:
@@ -155,14 +73,48 @@ def test_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
         steelyard.sweep(FIRST_LOOK, DESIGN[:1], tmp_path / "other", ["credit2"], on=1)
 
 
-def test_errors_of_workers_are_told(tmp_path: Path, dask: distributed.Client, on_ray: str) -> None:
-    for number, on in enumerate([1, dask]):
-        with pytest.raises(steelyard.InputError, match="did you mean `web`"):
-            steelyard.sweep(FIRST_LOOK, [{"domain.wbe.weight": 1}], tmp_path / str(number), on=on)
+def record(path: Path, end: str) -> None:
+    """What perf says of a vCPU that runs for 2 ms, sleeps for 3 ms, and runs again up to `end`."""
+    vcpu = " CPU 0/KVM  100/101  [000] {}: sched:sched_switch: CPU 0/KVM:101 [120] S ==> swapper/0:0 [120]\n"
+    idle = "   swapper    0/0    [000] {}: sched:sched_switch: swapper/0:0 [120] R ==> CPU 0/KVM:101 [120]\n"
+    times = ("5.000000", "5.002000", "5.005000", end)
+    path.write_text("".join(line.format(time) for line, time in zip((idle, vcpu) * 2, times)))
+
+
+def test_a_recording_that_changed_is_another_input(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.perf.txt", tmp_path / "other.perf.txt"
+    record(one, "5.006000")
+    record(other, "5.007000")
+    scenario = tmp_path / "host.toml"
+    scenario.write_text(steelyard.Scenario(one).text)
+    assert steelyard.Scenario(scenario).files() == [one, scenario]
+    replays = steelyard.Scenario(scenario).to_dict()["domain"]
+    key = f"domain.{replays[0]['name']}.task.0.workload.replay.recording"
+
+    def sweep(directory: str, design: list[dict[str, Any]]) -> None:
+        steelyard.sweep(scenario, design, tmp_path / directory, ["fair"], on=1)
+
+    alone: list[dict[str, Any]] = [{}]
+    both: list[dict[str, Any]] = [{}, {key: other.name}]
+    for _ in range(2):
+        sweep("alone", alone)
+        sweep("both", both)
+    record(other, "5.008000")
+    sweep("alone", alone)
+    with pytest.raises(ValueError, match="another sweep"):
+        sweep("both", both)
+    record(one, "5.008000")
+    with pytest.raises(ValueError, match="another sweep"):
+        sweep("alone", alone)
+
+
+def test_errors_are_told(tmp_path: Path) -> None:
+    with pytest.raises(steelyard.InputError, match="did you mean `web`"):
+        steelyard.sweep(FIRST_LOOK, [{"domain.wbe.weight": 1}], tmp_path / "x", on=1)
     with pytest.raises(TypeError, match="a client of Dask"):
-        steelyard.sweep(FIRST_LOOK, DESIGN, tmp_path / "x", on="slurm")
+        steelyard.sweep(FIRST_LOOK, DESIGN, tmp_path / "y", on="slurm")
     with pytest.raises(ValueError, match="none of"):
-        steelyard.sweep(FIRST_LOOK, DESIGN, tmp_path / "x", table="pcpus")
+        steelyard.sweep(FIRST_LOOK, DESIGN, tmp_path / "y", table="pcpus")
 
 
 def test_columns_have_one_type_in_all_pieces(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def sweep(
     asked = {
         "format": "steelyard-sweep",
         "steelyard": __version__,
-        "input": _fingerprint(scenario),
+        "input": _fingerprint(scenario, design),
         "policies": None if policies is None else list(policies),
         "seeds": seeds,
         "table": table,
@@ -146,12 +146,20 @@ class _Comparisons:
         return pyarrow.concat_tables(tables).combine_chunks()
 
 
-def _fingerprint(scenario: Any) -> str:
-    """Of all that the input says."""
-    content = Scenario(scenario).text.encode()
-    if isinstance(scenario, str) and os.path.isfile(scenario):
-        content += Path(scenario).read_bytes()
-    return hashlib.sha256(content).hexdigest()
+def _fingerprint(scenario: Any, design: Sequence[Point]) -> str:
+    """Of all that the input says, and of every recording that is replayed at some point."""
+    read = Scenario(scenario)
+    files = dict.fromkeys(read.files())
+    for point in design:
+        # At other points the same is replayed.
+        if "recording" in repr(point):
+            files.update(dict.fromkeys(read.files(dict(point))))
+    content = hashlib.sha256(read.text.encode())
+    for path in filter(Path.is_file, files):
+        with path.open("rb") as file:
+            while part := file.read(1 << 20):
+                content.update(part)
+    return content.hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -28,7 +28,7 @@ test: test-fast lab-test ## install what is missing, run every test, in emulated
 .PHONY: test-fast
 test-fast: ## the tests that need no emulated machine
 	@scripts/install test
-	@$(MAKE) --no-print-directory lint core-check sanitizers doc install-check cargo-test
+	@$(MAKE) --no-print-directory lint core-check sanitizers doc install-check cargo-test test-python-quick
 
 .PHONY: lint
 lint: ## formatting, warnings as errors, licenses, dependencies
@@ -86,6 +86,11 @@ test-python: ## the package for Python: a wheel, tested in a virtual environment
 	@scripts/install test
 	@echo "== test-python"
 	@scripts/test-python
+
+.PHONY: test-python-quick
+test-python-quick: ## its functions alone, without a wheel, Dask, Ray and pages
+	@echo "== test-python-quick"
+	@scripts/test-python quick
 
 .PHONY: bench
 bench: ## speed, instructions per event, memory, and SimSo beside it

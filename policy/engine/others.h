@@ -7,9 +7,10 @@
  * sleeps keeps an advantage of one slice at most; who comes from another line is as far ahead or behind as it was there.
  * A pCPU with nothing to do takes from any line.
  *
- * Turns. On each pCPU the other tasks together and the vCPUs together get equal parts of the time, if both want it: what
- * the ones have run beyond that the others have before they run again. Nothing is saved up while there is nobody to use
- * it, so that a task that wakes runs at once, unless tasks like it have just had the pCPU for long. A kernel thread that
+ * Turns. On each pCPU the other tasks together and the vCPUs together get equal parts of the time, if both want it, or
+ * such as the host's control groups ask for: what the ones have run beyond that the others have before they run again.
+ * Nothing is saved up while there is nobody to use it, so that a task that wakes runs at once, unless tasks like it have
+ * just had the pCPU for long. A kernel thread that
  * wakes always runs at once; of several that wake on a pCPU at the same moment each waits for the one before it, though
  * another pCPU becomes idle meanwhile: they are in the kernel's own queue of that pCPU.
  *
@@ -24,8 +25,12 @@
 
 /* Time that another task gets at a time. */
 #define ENGINE_OTHER_SLICE_NS (3 * SY_MS)
-/* The most that these may be ahead of a pCPU's vCPUs, hence the longest that those have it then. */
+/* What counts at most of the time that these have run on a pCPU; the longest that its vCPUs have it then, if parts are equal. */
 #define ENGINE_OTHERS_AHEAD_MAX_NS (4 * ENGINE_OTHER_SLICE_NS)
+/* The vCPUs' part by that of the other tasks, in 1/1024: equal ones, and up to where they are told apart. */
+#define ENGINE_PARTS_EQUAL 1024
+#define ENGINE_PARTS_MIN (ENGINE_PARTS_EQUAL / 8)
+#define ENGINE_PARTS_MAX (ENGINE_PARTS_EQUAL * 8)
 /* What a task may be behind in its line's virtual time, and ahead of it if its weight is the usual one. */
 #define ENGINE_OTHER_LAG_MAX_NS ENGINE_OTHER_SLICE_NS
 #define ENGINE_OTHER_LEAD_MAX_NS ENGINE_OTHERS_AHEAD_MAX_NS
@@ -45,27 +50,34 @@ struct engine_other {
 	u8 is_known; /* 1: it has been in one */
 };
 
-/* Of a pCPU: by how much they were ahead when one began or stopped last, when that was, and whether one runs. */
+/* Of a pCPU: how long its vCPUs had it for them when one began or stopped last, when that was, and whether one runs. */
 struct engine_turns {
 	u64 ahead_ns;
 	u64 changed_ns;
 	u32 run;
 };
 
-/* By how much other tasks are ahead on a pCPU. */
-ENGINE_OTHER_FN u64 engine_others_ahead_ns(const struct engine_turns *turns, u64 now)
+/* The time of vCPUs that stands against this of other tasks. */
+ENGINE_OTHER_FN u64 engine_against_ns(u64 ran_ns, u32 parts)
+{
+	return sy_min(ran_ns, ENGINE_OTHERS_AHEAD_MAX_NS) * parts / ENGINE_PARTS_EQUAL;
+}
+
+/* How long a pCPU's vCPUs have it for what other tasks are ahead. */
+ENGINE_OTHER_FN u64 engine_others_ahead_ns(const struct engine_turns *turns, u32 parts, u64 now)
 {
 	u64 passed_ns = now > turns->changed_ns ? now - turns->changed_ns : 0;
 
 	if (turns->run)
-		return sy_min(turns->ahead_ns + passed_ns, ENGINE_OTHERS_AHEAD_MAX_NS);
+		return sy_min(turns->ahead_ns + engine_against_ns(passed_ns, parts),
+			      engine_against_ns(ENGINE_OTHERS_AHEAD_MAX_NS, parts));
 	return turns->ahead_ns > passed_ns ? turns->ahead_ns - passed_ns : 0;
 }
 
 /* One of them begins to run there, or ends. */
-ENGINE_OTHER_FN void engine_others_change(struct engine_turns *turns, bool run, u64 now)
+ENGINE_OTHER_FN void engine_others_change(struct engine_turns *turns, u32 parts, bool run, u64 now)
 {
-	turns->ahead_ns = engine_others_ahead_ns(turns, now);
+	turns->ahead_ns = engine_others_ahead_ns(turns, parts, now);
 	turns->changed_ns = now;
 	turns->run = run;
 }
@@ -74,13 +86,14 @@ ENGINE_OTHER_FN void engine_others_change(struct engine_turns *turns, bool run, 
  * For how long at most the vCPUs have a pCPU that chooses; 0: the other tasks that wait have it. waits: one waits in the
  * pCPU's line, for this one perhaps; goes_on: one that ran there has more to do, or none of those that wait could come.
  */
-ENGINE_OTHER_FN u64 engine_vcpus_turn_ns(const struct engine_turns *turns, bool waits, bool goes_on, u64 now)
+ENGINE_OTHER_FN u64 engine_vcpus_turn_ns(const struct engine_turns *turns, u32 parts, bool waits, bool goes_on,
+					 u64 now)
 {
 	u64 ahead_ns;
 
 	if (!waits && !goes_on)
 		return SY_FOREVER;
-	ahead_ns = engine_others_ahead_ns(turns, now);
+	ahead_ns = engine_others_ahead_ns(turns, parts, now);
 	return ahead_ns || waits ? ahead_ns : ENGINE_OTHER_SLICE_NS;
 }
 
@@ -92,12 +105,12 @@ ENGINE_OTHER_FN bool engine_other_interrupts(const struct engine_pcpu *c)
 }
 
 /* `line`: the task's. */
-ENGINE_OTHER_FN void engine_other_starts(struct engine_turns *turns, struct engine_line *line,
+ENGINE_OTHER_FN void engine_other_starts(struct engine_turns *turns, u32 parts, struct engine_line *line,
 					 const struct engine_other *other, u64 now)
 {
 	if ((s64)(other->time_ns - line->time_ns) > 0)
 		line->time_ns = other->time_ns;
-	engine_others_change(turns, true, now);
+	engine_others_change(turns, parts, true, now);
 }
 
 /* What is added to a task's virtual time. */
@@ -106,14 +119,15 @@ ENGINE_OTHER_FN u64 engine_other_virtual_ns(u64 ran_ns, u64 weight)
 	return ran_ns * ENGINE_OTHER_WEIGHT_USUAL / sy_max(weight, 1);
 }
 
-ENGINE_OTHER_FN void engine_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight, u64 now)
+ENGINE_OTHER_FN void engine_other_stops(struct engine_turns *turns, u32 parts, struct engine_other *other, u64 weight,
+					u64 now)
 {
 	u64 ran_ns = now > turns->changed_ns ? now - turns->changed_ns : 0;
 
 	if (!turns->run)
 		return;
 	other->time_ns += engine_other_virtual_ns(ran_ns, weight);
-	engine_others_change(turns, false, now);
+	engine_others_change(turns, parts, false, now);
 }
 
 /* Into the line of this number, which is now `to`, from `from`, the task's; its place is in the order of time_ns. */

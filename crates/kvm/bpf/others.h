@@ -14,6 +14,12 @@ struct line {
 } OWN_LINE;
 
 struct line lines[MAX_PCPUS];
+u32 vcpus_parts; /* by those of other tasks: written by the loader */
+
+static __always_inline u32 parts_now(void)
+{
+	return sy_min(sy_max(*(volatile u32 *)&vcpus_parts, ENGINE_PARTS_MIN), ENGINE_PARTS_MAX);
+}
 
 static __always_inline struct engine_line *line_at(u32 line)
 {
@@ -34,14 +40,14 @@ static __always_inline u32 lines_count(void)
 
 static __always_inline void start_other(struct pcpu *c, const struct thread *t, u64 now)
 {
-	engine_other_starts(&c->others, line_at(t->other.line), &t->other, now);
+	engine_other_starts(&c->others, parts_now(), line_at(t->other.line), &t->other, now);
 }
 
 static __always_inline void stop_other(struct pcpu *c, struct task_struct *p, struct thread *t, u64 now)
 {
 	if (c->others.run)
 		c->counts[ENGINE_OTHERS_NS] += now > c->others.changed_ns ? now - c->others.changed_ns : 0;
-	engine_other_stops(&c->others, &t->other, p->scx.weight, now);
+	engine_other_stops(&c->others, parts_now(), &t->other, p->scx.weight, now);
 }
 
 /* Into a line. */
@@ -84,11 +90,12 @@ static __always_inline bool take_other(u32 line)
 static __always_inline u64 vcpus_turn_ns(const struct pcpu *c, u32 line, bool goes_on)
 {
 	bool waits = scx_bpf_dsq_nr_queued(OTHERS_DSQ + line);
-	u64 now = bpf_ktime_get_ns(), turn_ns = engine_vcpus_turn_ns(&c->others, waits, goes_on, now);
+	u32 parts = parts_now();
+	u64 now = bpf_ktime_get_ns(), turn_ns = engine_vcpus_turn_ns(&c->others, parts, waits, goes_on, now);
 
 	if (turn_ns || take_other(line))
 		return turn_ns;
-	return engine_vcpus_turn_ns(&c->others, false, true, now);
+	return engine_vcpus_turn_ns(&c->others, parts, false, true, now);
 }
 
 /* Whether any had, this first. */

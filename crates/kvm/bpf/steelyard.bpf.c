@@ -452,8 +452,11 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		if (goes_on && is_other(prev, ran))
 			go_on(prev, pcpu);
-		/* The kernel may keep it for this pCPU, which would idle beside it. */
-		else if (goes_on)
+		/*
+		 * The kernel may keep it for this pCPU, which would idle beside it; and it forgets a kick that came while it had
+		 * given up its lock for a task of another CPU.
+		 */
+		else if (goes_on || c->engine.interrupted)
 			scx_bpf_kick_cpu(cpu, 0);
 	} else if (chosen == ran) {
 		set_slice(prev, c->slice_ns);

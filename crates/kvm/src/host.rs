@@ -20,6 +20,7 @@ use steelyard_policy::{Parameter, Policy, governors};
 use steelyard_recording::Packets;
 
 use crate::asked::{Asked, Thread, asked};
+use crate::parts::{EQUAL, Parts};
 use crate::skeleton::scheduler::types::{bss, sy_policy};
 use crate::skeleton::scheduler::{SteelyardSkel, SteelyardSkelBuilder};
 use crate::status::{blocked_ns, domain_name};
@@ -82,6 +83,8 @@ pub struct Scheduler {
     asked: Instant,
     /// What a vCPU's blocked time was then, by its thread, and when.
     blocked: HashMap<i32, (u64, u64)>,
+    /// What the vCPUs have beside other tasks.
+    parts: Parts,
 }
 
 impl Scheduler {
@@ -116,6 +119,7 @@ impl Scheduler {
             names: HashMap::new(),
             asked: Instant::now(),
             blocked: HashMap::new(),
+            parts: Parts::new(),
         })
     }
 
@@ -255,7 +259,13 @@ impl Scheduler {
         }
         self.blocked = blocked;
         let domains: Vec<_> = domains.into_iter().map(|(_, pid, vcpus)| (pid, vcpus)).collect();
-        let asked = asked(Path::new("/proc"), Path::new(GROUPS), &domains);
+        let (proc, groups) = (Path::new("/proc"), Path::new(GROUPS));
+        let asked = asked(proc, groups, &domains);
+        let parts = self.parts.look(proc, groups, &domains, online(cpus()?).len() as u32);
+        if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
+            // SAFETY: the pointer is to a field of the map's memory, which the kernel only reads.
+            unsafe { ptr::write_volatile(&raw mut state.vcpus_parts, parts) };
+        }
         let pids: Vec<i32> = domains.iter().map(|it| it.0).collect();
         self.names.retain(|pid, _| pids.contains(pid));
         for &pid in &pids {
@@ -398,6 +408,7 @@ fn load_as(
     if let Some(tables) = open.maps.bss_data.as_deref_mut() {
         // SAFETY: both are `struct sy_policy`.
         tables.policy = unsafe { *as_core(policy.parameters()) };
+        tables.vcpus_parts = EQUAL;
         write_text(&mut tables.policy_name, &policy.to_string());
         for (number, pcpu) in tables.pcpus.iter_mut().enumerate() {
             pcpu.offline = numbers.cpus.get(number).is_none_or(Option::is_none).into();
@@ -512,10 +523,15 @@ pub fn cpus() -> Result<u32, KvmError> {
     }
 }
 
+/// The numbers of CPUs that are online, of so many that may be.
+fn online(count: u32) -> Vec<u32> {
+    let online = fs::read_to_string(ONLINE).unwrap_or_else(|_| format!("0-{}", count - 1));
+    (0..count).filter(|&cpu| contains(&online, cpu as usize)).collect()
+}
+
 /// Of those that are online.
 fn number_pcpus(count: u32) -> Numbers {
-    let online = fs::read_to_string(ONLINE).unwrap_or_else(|_| format!("0-{}", count - 1));
-    let online: Vec<u32> = (0..count).filter(|&cpu| contains(&online, cpu as usize)).collect();
+    let online = online(count);
     Numbers::new(&online, |cpu| groups(Path::new(CPUS), cpu), most_pcpus())
 }
 

@@ -9,6 +9,7 @@ mod check;
 mod error;
 mod host;
 mod observer;
+mod parts;
 mod privilege;
 mod status;
 mod topology;

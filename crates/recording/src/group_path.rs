@@ -55,6 +55,32 @@ impl GroupPath {
         groups.map(|path| GroupPath { path: path.to_owned(), ..self.clone() })
     }
 
+    /// All that are side by side in that of the whole host.
+    pub fn outermost(&self) -> Vec<GroupPath> {
+        let Ok(entries) = fs::read_dir(&self.root) else { return vec![] };
+        let groups = entries.flatten().filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
+        groups.map(|it| GroupPath { path: it.file_name().into(), ..self.clone() }).collect()
+    }
+
+    /// CPU time of all in it so far.
+    pub fn used_ns(&self) -> Option<u64> {
+        match self.scale {
+            Scale::Shares => self.number("cpuacct.usage"),
+            _ => {
+                let text = self.read("cpu.stat")?;
+                let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+                used.trim().parse::<u64>().ok()?.checked_mul(1000)
+            }
+        }
+    }
+
+    /// For how long somebody in it has waited for a CPU so far, where the kernel counts that.
+    pub fn stalled_ns(&self) -> Option<u64> {
+        let text = self.read("cpu.pressure")?;
+        let some = text.lines().find(|line| line.starts_with("some "))?;
+        some.split_once("total=")?.1.trim().parse::<u64>().ok()?.checked_mul(1000)
+    }
+
     /// 256 being the usual one. None: without the controller its members are those of the group around it.
     pub fn weight(&self) -> Option<u64> {
         let file = match self.scale {
@@ -144,6 +170,33 @@ mod tests {
         assert_eq!(group.cap_burst_ns(), 20_000_000);
         assert_eq!((group.weight(), group.cap_percent()), (Some(512), Some(50)));
         assert_eq!(group.chain().count(), 1);
+    }
+
+    #[test]
+    fn what_groups_used_and_waited_for_is_read() {
+        let (_directory, group) = host(&[
+            ("1/cgroup", "0::/machine.slice/web.scope\n"),
+            ("groups/machine.slice/web.scope/cgroup.procs", ""),
+            ("groups/cgroup.procs", ""),
+            ("groups/system.slice/cpu.stat", "usage_usec 1500\nuser_usec 1000\n"),
+            (
+                "groups/system.slice/cpu.pressure",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=70\n",
+            ),
+        ]);
+        let mut outermost = group.unwrap().outermost();
+        outermost.sort_by(|one, other| one.path().cmp(other.path()));
+        let told: Vec<_> = outermost
+            .iter()
+            .map(|it| (it.path().to_str(), it.used_ns(), it.stalled_ns()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Some("machine.slice"), None, None),
+                (Some("system.slice"), Some(1_500_000), Some(70_000))
+            ]
+        );
     }
 
     #[test]

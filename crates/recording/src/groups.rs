@@ -132,7 +132,7 @@ impl Groups {
     }
 
     /// The weights in this group that are runnable in the mean, as long as any is.
-    fn runnable(&self, group: &Group) -> f64 {
+    pub fn runnable(&self, group: &Group) -> f64 {
         let idle = self.0.get(&group.id).map_or(0.0, |node| node.idle);
         (self.demand(group) / (1.0 - idle)).max(f64::MIN_POSITIVE)
     }

@@ -5,7 +5,7 @@
 
 u64 simulated_vcpus_turn_ns(const struct engine_turns *turns, bool waits, bool goes_on, u64 now)
 {
-	return engine_vcpus_turn_ns(turns, waits, goes_on, now);
+	return engine_vcpus_turn_ns(turns, ENGINE_PARTS_EQUAL, waits, goes_on, now);
 }
 
 bool simulated_other_interrupts(const struct engine_pcpu *pcpu)
@@ -16,13 +16,13 @@ bool simulated_other_interrupts(const struct engine_pcpu *pcpu)
 void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,
 			    const struct engine_other *other, u64 now)
 {
-	engine_other_starts(turns, line, other, now);
+	engine_other_starts(turns, ENGINE_PARTS_EQUAL, line, other, now);
 }
 
 void simulated_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight,
 			   u64 now)
 {
-	engine_other_stops(turns, other, weight, now);
+	engine_other_stops(turns, ENGINE_PARTS_EQUAL, other, weight, now);
 }
 
 void simulated_other_joins(struct engine_other *other, const struct engine_line *from,

@@ -87,6 +87,8 @@ static void draw_kernel(void)
 		rqs[i].idle = rqs[i].there;
 	}
 	draw_numbers();
+	parts_most = below(2) ? ENGINE_PARTS_EQUAL : ENGINE_PARTS_EQUAL + below(ENGINE_PARTS_MAX - ENGINE_PARTS_EQUAL + 1);
+	draw_parts();
 	for (i = 0; i < GROUPS; i++) {
 		groups[i].parent = i ? &groups[below(i)] : NULL;
 		groups[i].scx.weight = below(2) ? 0 : below(2) ? CGROUP_WEIGHT_DFL :

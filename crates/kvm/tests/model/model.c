@@ -62,7 +62,7 @@ enum {
 };
 
 static u64 seed, step, dispatches, reaped;
-static u32 tasks_most;
+static u32 tasks_most, parts_most;
 static u32 first_vcpu, first_domain; /* numbers below these are somebody else's */
 static bool published; /* the parameters are those of the vintage */
 static char policy_text[128];
@@ -604,6 +604,12 @@ static struct task *some_task(void)
 	return t;
 }
 
+/* As the loader finds them; what is asked changes while tasks run. */
+static void draw_parts(void)
+{
+	vcpus_parts = below(2) ? ENGINE_PARTS_EQUAL : ENGINE_PARTS_MIN + below(parts_most - ENGINE_PARTS_MIN + 1);
+}
+
 static void happen(void)
 {
 	struct task *t = some_task();
@@ -627,6 +633,7 @@ static void happen(void)
 		if (!published && !below(8))
 			start(do_change, 0, t, 0);
 		start(do_ask, 0, t, 0);
+		draw_parts();
 		if (domains_used)
 			domains[below(domains_used)].samples.packets += magnitude() >> 20;
 		if (!below(64) && domains_used) {

@@ -40,7 +40,7 @@ static u64 next_event_ns(void)
 /* The most that comes between two turns of tasks that are no vCPUs, and between two of vCPUs. */
 static u64 turn_ns(u64 slice_ns)
 {
-	return slice_ns + ENGINE_OTHERS_AHEAD_MAX_NS + KERNEL_SLICE_NS + 3 * TICK_NS + SOONEST_NS;
+	return slice_ns + engine_against_ns(ENGINE_OTHERS_AHEAD_MAX_NS, parts_most) + KERNEL_SLICE_NS + 3 * TICK_NS + SOONEST_NS;
 }
 
 /* One that this pCPU could take. */

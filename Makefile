@@ -146,9 +146,11 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@lab/test
 
 .PHONY: test-long
-test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them, the older kernel's verifier, the packages
+test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them and conform under every policy, both kernels' verifiers, the packages
 	$(cargo) build --locked --release -p steelyard
 	lab/measure --check
+	$(cargo) build --locked -p steelyard
+	lab/conform --check
 	lab/linux/test Long
 
 .PHONY: conform

@@ -443,7 +443,7 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 		take_other(line);
 		return;
 	}
-	turn_ns = vcpus_turn_ns(c, line, goes_on && ran == SY_NONE);
+	turn_ns = vcpus_turn_ns(pcpu, line, goes_on && ran == SY_NONE);
 	if (!turn_ns)
 		return;
 	chosen = choose(pcpu, ran, turn_ns);

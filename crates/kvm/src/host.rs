@@ -119,7 +119,7 @@ impl Scheduler {
             names: HashMap::new(),
             asked: Instant::now(),
             blocked: HashMap::new(),
-            parts: Parts::new(),
+            parts: Parts::new(online(cpus()?).len().max(1) as u32),
         })
     }
 
@@ -261,7 +261,7 @@ impl Scheduler {
         let domains: Vec<_> = domains.into_iter().map(|(_, pid, vcpus)| (pid, vcpus)).collect();
         let (proc, groups) = (Path::new("/proc"), Path::new(GROUPS));
         let asked = asked(proc, groups, &domains);
-        let parts = self.parts.look(proc, groups, &domains, online(cpus()?).len() as u32);
+        let parts = self.parts.look(proc, groups, &domains);
         if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
             // SAFETY: the pointer is to a field of the map's memory, which the kernel only reads.
             unsafe { ptr::write_volatile(&raw mut state.vcpus_parts, parts) };

@@ -26,25 +26,20 @@ const HAND: Group = Group { id: u64::MAX, weight: USUAL as u32 };
 
 /// What the other groups did when they were looked at last, and when that was.
 pub struct Parts {
+    /// How many the host has that are online.
+    cpus: u32,
     done_ns: HashMap<PathBuf, (Option<u64>, Option<u64>)>,
     looked: Instant,
 }
 
 impl Parts {
-    /// Nothing is known yet.
-    pub fn new() -> Parts {
-        Parts { done_ns: HashMap::new(), looked: Instant::now() }
+    /// Nothing is known yet. `cpus`: how many are online, at least 1; when that changes the scheduler begins anew.
+    pub fn new(cpus: u32) -> Parts {
+        Parts { cpus, done_ns: HashMap::new(), looked: Instant::now() }
     }
 
-    /// The vCPUs' part by that of all others, in 1/[`EQUAL`]. `domains`: each a process with its vCPUs; `cpus`: how many
-    /// the host has.
-    pub fn look(
-        &mut self,
-        proc: &Path,
-        groups: &Path,
-        domains: &[(i32, Vec<Thread>)],
-        cpus: u32,
-    ) -> u32 {
+    /// The vCPUs' part by that of all others, in 1/[`EQUAL`]. `domains`: each a process with its vCPUs.
+    pub fn look(&mut self, proc: &Path, groups: &Path, domains: &[(i32, Vec<Thread>)]) -> u32 {
         let since_ns = self.looked.elapsed().as_nanos().max(1) as f64;
         self.looked = Instant::now();
         let holds = |(pid, vcpus): &(i32, Vec<Thread>)| {
@@ -53,8 +48,8 @@ impl Parts {
         };
         let held: Vec<Option<GroupPath>> = domains.iter().map(holds).collect();
         let Some(any) = held.iter().flatten().next() else { return EQUAL };
-        let others: Vec<GroupPath> =
-            any.outermost().into_iter().filter(|it| !held.contains(&Some(it.clone()))).collect();
+        let is_other = |it: &GroupPath| !held.iter().flatten().any(|held| held == it);
+        let others: Vec<GroupPath> = any.outermost().into_iter().filter(is_other).collect();
         let in_groups =
             held.iter().zip(domains).filter_map(|(it, domain)| Some((it.as_ref()?, domain)));
         let of_vcpus = in_groups
@@ -64,7 +59,7 @@ impl Parts {
             let passed_ns = |now: Option<u64>, before: Option<u64>| {
                 now.unwrap_or(0).saturating_sub(before.unwrap_or(0)) as f64
             };
-            let used_ns = passed_ns(now.0, before.0) / f64::from(cpus.max(1));
+            let used_ns = passed_ns(now.0, before.0) / f64::from(self.cpus);
             (used_ns + passed_ns(now.1, before.1)) / since_ns
         };
         let done: Vec<_> = others.iter().map(|it| (it.used_ns(), it.stalled_ns())).collect();
@@ -136,7 +131,7 @@ mod tests {
                 })
                 .collect();
             let at = |name: &str| self.0.path().join(name);
-            parts.look(&at("proc"), &at("groups"), &domains, 1)
+            parts.look(&at("proc"), &at("groups"), &domains)
         }
     }
 
@@ -147,7 +142,7 @@ mod tests {
         host.group("machine.slice/web", 100, 0);
         host.group("system.slice", 100, 0);
         host.group("user.slice", 100, 0);
-        let mut parts = Parts::new();
+        let mut parts = Parts::new(1);
         let web = ["machine.slice/web"; 2];
         // Nobody of the others runs: either might.
         assert_eq!(host.parts(&mut parts, &web), 3 * EQUAL);
@@ -168,10 +163,10 @@ mod tests {
         let host = Host::new();
         host.group("machine.slice", 900, 0);
         // In no group; in one beside which there is none; without the controller.
-        assert_eq!(host.parts(&mut Parts::new(), &[""]), EQUAL);
-        assert_eq!(host.parts(&mut Parts::new(), &["machine.slice"]), EQUAL);
+        assert_eq!(host.parts(&mut Parts::new(1), &[""]), EQUAL);
+        assert_eq!(host.parts(&mut Parts::new(1), &["machine.slice"]), EQUAL);
         host.write("groups/system.slice/cgroup.procs", "");
-        assert_eq!(host.parts(&mut Parts::new(), &["machine.slice"]), EQUAL);
-        assert_eq!(host.parts(&mut Parts::new(), &[]), EQUAL);
+        assert_eq!(host.parts(&mut Parts::new(1), &["machine.slice"]), EQUAL);
+        assert_eq!(host.parts(&mut Parts::new(1), &[]), EQUAL);
     }
 }

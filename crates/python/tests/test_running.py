@@ -3,6 +3,7 @@
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from conftest import FIRST_LOOK
@@ -27,6 +28,15 @@ def test_progress_is_a_bar_of_tqdm(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Simulating" in capsys.readouterr().err
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Who runs the tests in the background of a shell that has no job control has them ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("call", ["compare", "tune", "reproduce"])
 def test_ctrl_c_ends_it(call: str) -> None:
     last = (0, 1)

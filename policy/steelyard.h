@@ -66,22 +66,30 @@
 /* Which pCPUs share a queue. */
 SY_FN enum sy_scope sy_scope(const struct sy_policy *p)
 {
-	switch (SY_DISCIPLINE(p)) {
-	case SY_CREDIT2:
-		return credit2_scope(p);
-	default:
-		return SY_SCOPE_PCPU;
-	}
+	return SY_DISCIPLINE(p) == SY_CREDIT2 ? credit2_scope(p) : SY_SCOPE_PCPU;
 }
 
 /* Most pCPUs that one queue may serve; a host splits what is larger. */
 SY_FN u64 sy_queue_pcpus_max(const struct sy_policy *p)
 {
+	return SY_DISCIPLINE(p) == SY_CREDIT2 ? credit2_queue_pcpus_max(p) : SY_NONE;
+}
+
+/*
+ * What about a queue this policy asks for at all, of SURVEY, RESORT and BALANCE: a host that is built for one policy need
+ * not be able to do the rest.
+ */
+SY_FN u32 sy_queue_requests(const struct sy_policy *p)
+{
 	switch (SY_DISCIPLINE(p)) {
+	case SY_CREDIT:
+		return SY_RESORT;
 	case SY_CREDIT2:
-		return credit2_queue_pcpus_max(p);
+		return SY_SURVEY | SY_RESORT | SY_BALANCE;
+	case SY_FAIR:
+		return SY_BALANCE;
 	default:
-		return SY_NONE;
+		return 0;
 	}
 }
 
@@ -101,12 +109,7 @@ SY_FN u64 sy_tick_ns(const struct sy_policy *p)
 /* Time between two accountings of the host; 0: no accounting. */
 SY_FN u64 sy_account_ns(const struct sy_policy *p)
 {
-	switch (SY_DISCIPLINE(p)) {
-	case SY_CREDIT:
-		return credit_account_ns(p);
-	default:
-		return 0;
-	}
+	return SY_DISCIPLINE(p) == SY_CREDIT ? credit_account_ns(p) : 0;
 }
 
 /* Time over which the cap of a domain holds; 0: caps are not heeded. */

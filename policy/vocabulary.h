@@ -99,12 +99,17 @@ struct sy_policy {
 	u64 governor_parameter[SY_GOVERNORS][SY_GOVERNOR_PARAMETER_WORDS];
 };
 
-/* How a policy is read. A host may have constants for some of it, by which what does not concern its policy is dead code. */
+/*
+ * How a policy is read: parameters that are numbers, and choices between ways to do something. A host may have constants
+ * for all but the numbers, by which what does not concern its policy is dead code.
+ */
 #ifndef SY_PARAMETER
 #define SY_DISCIPLINE(p) ((p)->discipline)
 #define SY_GOVERNORS_OF(p) ((p)->governors)
 #define SY_PARAMETER(p, name) ((p)->parameter[name])
+#define SY_CHOICE(p, name) SY_PARAMETER(p, name)
 #define SY_GOVERNOR_PARAMETER(p, governor, name) ((p)->governor_parameter[governor][name])
+#define SY_GOVERNOR_CHOICE(p, governor, name) SY_GOVERNOR_PARAMETER(p, governor, name)
 #endif
 
 struct sy_domain {

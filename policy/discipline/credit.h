@@ -266,7 +266,7 @@ static inline u64 credit_per_ms(const struct sy_policy *p)
 /* The sum of credits, for which who levels wants every payment; a tick counts who runs among the active ones. */
 SY_FN bool credit_writes_domain(const struct sy_policy *p, enum sy_domain_call call)
 {
-	return call == SY_CALL_tick || (call == SY_CALL_charge && SY_PARAMETER(p, CREDIT_LEVEL));
+	return call == SY_CALL_tick || (call == SY_CALL_charge && SY_CHOICE(p, CREDIT_LEVEL));
 }
 
 SY_FN u64 credit_tick_ns(const struct sy_policy *p)
@@ -305,7 +305,7 @@ SY_FN u32 credit_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 
 SY_FN u32 credit_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	switch (SY_PARAMETER(p, CREDIT_WAKE)) {
+	switch (SY_CHOICE(p, CREDIT_WAKE)) {
 	case CREDIT_WAKE_ALL_IDLE:
 		return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD | SY_STEP_ALSO,
 				SY_STEP_ALL_IDLE, 0);
@@ -338,7 +338,7 @@ static inline void credit_pay(const struct sy_policy *p, struct sy_domain *d, st
 	struct credit_vcpu *cv = credit_vcpu(v);
 
 	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
-	if (SY_PARAMETER(p, CREDIT_LEVEL) && !SY_APART(v))
+	if (SY_CHOICE(p, CREDIT_LEVEL) && !SY_APART(v))
 		credit_count(credit_domain(d), cv);
 }
 
@@ -365,7 +365,7 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 	struct credit_vcpu *cv = credit_vcpu(v);
 
 	cv->charged_ns = now;
-	if (SY_PARAMETER(p, CREDIT_DEBIT) == CREDIT_DEBIT_EXACT) {
+	if (SY_CHOICE(p, CREDIT_DEBIT) == CREDIT_DEBIT_EXACT) {
 		u64 owed = sy_min(credit_spend_boost(v, ran_ns), 1ULL << 50) * credit_per_ms(p) +
 			   cv->residual;
 
@@ -428,7 +428,7 @@ static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy
 	if (!limit_ns)
 		return 0;
 	if (running->yielded &&
-	    SY_PARAMETER(p, CREDIT_RATELIMIT_YIELD) == CREDIT_RATELIMIT_YIELD_LIFTED)
+	    SY_CHOICE(p, CREDIT_RATELIMIT_YIELD) == CREDIT_RATELIMIT_YIELD_LIFTED)
 		return 0;
 	return ran_ns < limit_ns ? limit_ns - ran_ns : 0;
 }
@@ -445,7 +445,7 @@ SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy
 	ran = credit_vcpu_const(best);
 	if (credit_protected_ns(p, c, ran, now))
 		return SY_STOP;
-	if (ran->yielded && SY_PARAMETER(p, CREDIT_YIELD) == CREDIT_YIELD_BEHIND_LOWER)
+	if (ran->yielded && SY_CHOICE(p, CREDIT_YIELD) == CREDIT_YIELD_BEHIND_LOWER)
 		return SY_TAKE;
 	return credit_priority(p, candidate) <= credit_priority(p, best) ? SY_TAKE : SY_STOP;
 }
@@ -478,7 +478,7 @@ SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pc
 		return SY_STOP;
 	if (waited_ns < SY_PARAMETER(p, CREDIT_MIGRATION_DELAY_NS))
 		return SY_SKIP;
-	if (peer->yielded && !SY_PARAMETER(p, CREDIT_STEAL_YIELDED))
+	if (peer->yielded && !SY_CHOICE(p, CREDIT_STEAL_YIELDED))
 		return SY_SKIP;
 	return SY_TAKE;
 }
@@ -513,7 +513,7 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 
 		if (protected_ns &&
 		    (waits < priority || (waits == priority && now > c->started_ns)))
-			return SY_PARAMETER(p, CREDIT_RATELIMIT_SLICE) == CREDIT_RATELIMIT_SLICE_REST ?
+			return SY_CHOICE(p, CREDIT_RATELIMIT_SLICE) == CREDIT_RATELIMIT_SLICE_REST ?
 				       protected_ns :
 				       sy_clamp(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), 1,
 						credit_slice_parameter(p));
@@ -526,7 +526,7 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 /* How often the weight of a domain counts in the host's total. */
 static inline u64 credit_weights(const struct sy_policy *p, const struct credit_domain *cd)
 {
-	if (SY_PARAMETER(p, CREDIT_WEIGHT_PER) == CREDIT_WEIGHT_PER_VCPU)
+	if (SY_CHOICE(p, CREDIT_WEIGHT_PER) == CREDIT_WEIGHT_PER_VCPU)
 		return cd->active_vcpus;
 	return cd->active_vcpus ? 1 : 0;
 }
@@ -567,7 +567,7 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	if (cv->priority == CREDIT_BOOST)
 		cv->priority = CREDIT_UNDER;
 	cv->yielded = 0;
-	if (SY_PARAMETER(p, CREDIT_DEBIT) == CREDIT_DEBIT_FLAT) {
+	if (SY_CHOICE(p, CREDIT_DEBIT) == CREDIT_DEBIT_FLAT) {
 		u64 tick_ns = credit_tick_ns(p);
 
 		if (d->tick_ns)
@@ -658,7 +658,7 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 		fair = peak;
 	}
 	ca->share = credit_divide_up(fair, cd->active_vcpus);
-	if (SY_PARAMETER(p, CREDIT_LEVEL))
+	if (SY_CHOICE(p, CREDIT_LEVEL))
 		credit_find_level(ca, cd);
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus);
 	return request;
@@ -681,7 +681,7 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 	ca->unused = 0;
 	if (!cv->active)
 		return 0;
-	if (SY_PARAMETER(p, CREDIT_LEVEL))
+	if (SY_CHOICE(p, CREDIT_LEVEL))
 		credits = ca->level;
 	credits += (s64)ca->share;
 	if (credits < 0) {
@@ -701,9 +701,9 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 			ca->unused = (u64)(credits - most);
 			if (!saves)
 				credit_retire(p, ca, cd, cv);
-			if (saves || SY_PARAMETER(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_KEPT)
+			if (saves || SY_CHOICE(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_KEPT)
 				credits = most;
-			else if (SY_PARAMETER(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_HALF)
+			else if (SY_CHOICE(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_HALF)
 				credits = (s64)((u64)credits / 2);
 			else
 				credits = 0;

@@ -354,7 +354,7 @@ SY_FN bool credit2_writes_domain(const struct sy_policy *p, const struct sy_doma
 
 SY_FN enum sy_scope credit2_scope(const struct sy_policy *p)
 {
-	return (enum sy_scope)sy_min(SY_PARAMETER(p, CREDIT2_QUEUE), SY_SCOPE_ALL);
+	return (enum sy_scope)sy_min(SY_CHOICE(p, CREDIT2_QUEUE), SY_SCOPE_ALL);
 }
 
 SY_FN u64 credit2_queue_pcpus_max(const struct sy_policy *p)
@@ -444,7 +444,7 @@ SY_FN u32 credit2_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_
 /* idle_first asks its last pCPU before the others of its queue where it must preempt. */
 SY_FN u32 credit2_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	if (SY_PARAMETER(p, CREDIT2_WAKE) == CREDIT2_WAKE_IDLE_FIRST)
+	if (SY_CHOICE(p, CREDIT2_WAKE) == CREDIT2_WAKE_IDLE_FIRST)
 		return SY_STEPS(SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_LEAST, 0) |
 		       SY_STEPS_QUEUE;
 	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD, SY_STEP_ONE_IDLE, SY_STEP_LEAST) |
@@ -463,7 +463,7 @@ SY_FN u32 credit2_block(const struct sy_policy *p, struct sy_queue *q, struct sy
 SY_FN u32 credit2_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 			struct sy_vcpu *v, u64 now)
 {
-	if (SY_PARAMETER(p, CREDIT2_YIELD))
+	if (SY_CHOICE(p, CREDIT2_YIELD))
 		credit2_vcpu(v)->yielded_until_ns = now + SY_PARAMETER(p, CREDIT2_RUN_MIN_NS);
 	return 0;
 }
@@ -561,7 +561,7 @@ SY_FN u64 credit2_reset_due(const struct sy_policy *p, const struct sy_queue *q,
 
 	if (debt_ns < 0)
 		return 0;
-	if (SY_PARAMETER(p, CREDIT2_RESET) == CREDIT2_RESET_MOST_CREDIT && next &&
+	if (SY_CHOICE(p, CREDIT2_RESET) == CREDIT2_RESET_MOST_CREDIT && next &&
 	    credit2_credit_ns(p, q, next) > 0)
 		return 0;
 	if (debt_ns > unit_ns || (floor_ns && debt_ns >= floor_ns))

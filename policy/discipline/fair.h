@@ -209,7 +209,7 @@ static inline u64 fair_left_ns(const struct fair_vcpu *s)
 static inline void fair_set_timer(const struct sy_policy *p, struct fair_queue *f,
 				  const struct fair_vcpu *s, u64 now)
 {
-	if (SY_PARAMETER(p, FAIR_HRTICK) == FAIR_HRTICK_ON && fair_by_deadline(p))
+	if (SY_CHOICE(p, FAIR_HRTICK) == FAIR_HRTICK_ON && fair_by_deadline(p))
 		f->timer_ns = now + fair_left_ns(s);
 }
 
@@ -244,14 +244,14 @@ SY_FN u64 fair_tick_ns(const struct sy_policy *p)
 
 static inline u64 fair_scale(const struct sy_policy *p, u64 pcpus)
 {
-	return SY_PARAMETER(p, FAIR_SCALING) ? 1 + (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8) :
-					       1;
+	return SY_CHOICE(p, FAIR_SCALING) ? 1 + (u64)(pcpus >= 2) + (u64)(pcpus >= 4) + (u64)(pcpus >= 8) :
+					    1;
 }
 
 /* The slice of a domain that asks for none; 0: order vruntime gives no slices. */
 SY_FN u64 fair_slice_parameter(const struct sy_policy *p, u64 pcpus)
 {
-	if (SY_PARAMETER(p, FAIR_ORDER) != FAIR_BY_DEADLINE)
+	if (SY_CHOICE(p, FAIR_ORDER) != FAIR_BY_DEADLINE)
 		return 0;
 	return sy_min(SY_PARAMETER(p, FAIR_BASE_SLICE_NS), FAIR_RUN_MAX_NS) * fair_scale(p, pcpus);
 }
@@ -436,7 +436,7 @@ static inline bool fair_may_come(const struct sy_policy *p, const struct fair_qu
 SY_FN enum sy_gang fair_spin(const struct sy_policy *p, struct sy_vcpu *v)
 {
 	fair_vcpu(v)->spins = 1;
-	return SY_PARAMETER(p, FAIR_PAUSE_LOOP) == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
+	return SY_CHOICE(p, FAIR_PAUSE_LOOP) == FAIR_PAUSE_DIRECTED ? SY_GANG_BEST : SY_GANG_NONE;
 }
 
 /* How soon its turn comes, in rotation after the one that was yielded to last. */
@@ -461,7 +461,7 @@ SY_FN u32 fair_summon(const struct sy_policy *p, const struct sy_queue *q, struc
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 
 	SY_STORE(fair_domain(d)->yielded_to, v->index);
-	v->first = SY_PARAMETER(p, FAIR_NEXT_BUDDY) &&
+	v->first = SY_CHOICE(p, FAIR_NEXT_BUDDY) &&
 		   (fair_by_deadline(p) ? s->vruntime <= f->vruntime :
 					  fair_may_come(p, f, s, f->vruntime));
 	return SY_REKEY | SY_RESCHEDULE;
@@ -472,7 +472,7 @@ SY_FN u32 fair_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	switch (SY_PARAMETER(p, FAIR_PAUSE_LOOP)) {
+	switch (SY_CHOICE(p, FAIR_PAUSE_LOOP)) {
 	case FAIR_PAUSE_YIELD:
 		return fair_yield(p, q, d, v, now) | SY_RESCHEDULE;
 	case FAIR_PAUSE_DIRECTED:
@@ -534,7 +534,7 @@ static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *
 	consumed = spent || s->vruntime >= s->deadline;
 	if (consumed)
 		fair_renew_deadline(p, f, d, s, now);
-	if (q->queued && (consumed || (SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && !s->protected &&
+	if (q->queued && (consumed || (SY_CHOICE(p, FAIR_PREEMPT_SHORT) && !s->protected &&
 				       s->vruntime > f->vruntime)))
 		return SY_RESCHEDULE;
 	return 0;
@@ -598,7 +598,7 @@ static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queu
 				 const struct fair_vcpu *waiting, const struct fair_vcpu *running)
 {
 	const struct fair_queue *f = fair_queue_const(q);
-	bool shorter = SY_PARAMETER(p, FAIR_PREEMPT_SHORT) && waiting->slice_ns < running->slice_ns;
+	bool shorter = SY_CHOICE(p, FAIR_PREEMPT_SHORT) && waiting->slice_ns < running->slice_ns;
 
 	if (!fair_by_deadline(p))
 		return waiting->vruntime <= running->vruntime;
@@ -644,7 +644,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 		return SY_TAKE;
 	/* A shorter slice further on may still precede. */
 	if (fair_by_deadline(p) && fair_due(waiting) < fair_due(fair_vcpu_const(best)) &&
-	    SY_PARAMETER(p, FAIR_PREEMPT_SHORT))
+	    SY_CHOICE(p, FAIR_PREEMPT_SHORT))
 		return SY_SKIP;
 	return SY_STOP;
 }
@@ -693,7 +693,7 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 		s->place = FAIR_RUNNING;
 	s->ran_ns = 0;
 	s->last_ran_ns = now;
-	s->protected = SY_PARAMETER(p, FAIR_RUN_TO_PARITY) != 0;
+	s->protected = SY_CHOICE(p, FAIR_RUN_TO_PARITY) != 0;
 	fair_set_timer(p, fair_queue(q), s, now);
 
 	/* An idle time that a steal ended at once is none. Each weighs an eighth in the average. */
@@ -722,7 +722,7 @@ SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct
 	/* Behind one that was summoned there may be less; what was known is never too much. */
 	if (!next || !next->first)
 		f->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
-	if (SY_PARAMETER(p, FAIR_HRTICK) == FAIR_HRTICK_EVERY && fair_by_deadline(p))
+	if (SY_CHOICE(p, FAIR_HRTICK) == FAIR_HRTICK_EVERY && fair_by_deadline(p))
 		return sy_min(slice_ns, fair_left_ns(s));
 	if (!q->queued)
 		fair_set_timer(p, f, s, now);

@@ -113,7 +113,7 @@ static inline const struct fair_queue *fair_queue_const(const struct sy_queue *q
 
 static inline bool fair_by_deadline(const struct sy_policy *p)
 {
-	return SY_PARAMETER(p, FAIR_ORDER) == FAIR_BY_DEADLINE;
+	return SY_CHOICE(p, FAIR_ORDER) == FAIR_BY_DEADLINE;
 }
 
 /* ---- Arithmetic ---- */
@@ -359,7 +359,7 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 	fair_set_weight(s, fair_weight(p, d, s, now));
 	if (!fair_by_deadline(p)) {
 		s->vruntime = sy_max(s->vruntime, f->vruntime - credit_ns);
-	} else if (SY_PARAMETER(p, FAIR_SAVED_NS) || (s->lag < 0 && SY_PARAMETER(p, FAIR_DELAY_DEQUEUE))) {
+	} else if (SY_PARAMETER(p, FAIR_SAVED_NS) || (s->lag < 0 && SY_CHOICE(p, FAIR_DELAY_DEQUEUE))) {
 		/* Bounded in time before it is scaled: it sleeps as long as it likes. */
 		lag = sy_smin(fair_difference(f->vruntime, s->vruntime),
 			      (s64)fair_virtual(SY_PARAMETER(p, FAIR_SAVED_NS), weight_before));

@@ -284,7 +284,7 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		sv->claim_ns = 0;
 		sedf_start_period(p, q, d, sv, now);
 	} else if (now >= sedf_period_start_ns(sv) &&
-		   SY_PARAMETER(p, SEDF_SHORT_BLOCK) != SEDF_SHORT_BLOCK_KEPT) {
+		   SY_CHOICE(p, SEDF_SHORT_BLOCK) != SEDF_SHORT_BLOCK_KEPT) {
 		u64 lost_ns = sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns);
 
 		if (lost_ns) {

@@ -283,6 +283,7 @@ ENGINE_FN void engine_resort(struct engine *e, u32 queue, u64 now)
 /* What a policy asked for a queue. */
 ENGINE_CALL int engine_answer_queue(ENGINE, u32 queue, u32 requests, u64 now)
 {
+	requests &= sy_queue_requests(host_policy(e));
 	if (requests & SY_SURVEY)
 		engine_survey(e, queue);
 	if (requests & SY_RESORT)
@@ -327,14 +328,13 @@ ENGINE_FN void engine_unpark_running(struct engine *e, u32 vcpu)
 	v->parked = 0;
 }
 
-/* What a policy asked for a vCPU that runs. */
-ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u64 now)
-{
-	struct engine_vcpu *v;
+/* ---- Charging ---- */
 
-	if (!requests)
-		return;
-	v = host_vcpu(e, vcpu);
+/* What a charge of this vCPU, which runs, may ask for (SY_ANSWERS). */
+ENGINE_CALL int engine_answer_charge(ENGINE, u32 vcpu, u32 requests, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
 	engine_answer_timers(e, vcpu, requests);
 	if (requests & SY_PARK)
 		engine_park(e, vcpu, now);
@@ -342,10 +342,10 @@ ENGINE_FN void engine_answer_running(struct engine *e, u32 vcpu, u32 requests, u
 		engine_unpark_running(e, vcpu);
 	if (requests & SY_RESCHEDULE)
 		engine_interrupt(e, v->ran_on);
-	engine_answer_queue(e, v->queue, requests, now);
+	if (requests & sy_queue_requests(host_policy(e)) & SY_SURVEY)
+		engine_survey(e, v->queue);
+	return 0;
 }
-
-/* ---- Charging ---- */
 
 /* Charges who runs on the pCPU up to now, which is later than the last time; what the policy asked for that one. */
 ENGINE_CALL u32 engine_charge_due(ENGINE, u32 pcpu, u64 now)
@@ -362,10 +362,13 @@ ENGINE_CALL u32 engine_charge_due(ENGINE, u32 pcpu, u64 now)
 ENGINE_FN void engine_charge_without(struct engine *e, u32 pcpu, u32 left_out, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
+	u32 requests;
 
 	if (c->current == SY_NONE || now <= c->charged_ns)
 		return;
-	engine_answer_running(e, c->current, engine_charge_due(e, pcpu, now) & ~left_out, now);
+	requests = engine_charge_due(e, pcpu, now) & ~left_out;
+	if (requests)
+		engine_answer_charge(e, c->current, requests, now);
 }
 
 ENGINE_FN void engine_charge(struct engine *e, u32 pcpu, u64 now)

@@ -140,7 +140,7 @@ SY_FN u64 app_slice_sample_ns(const struct sy_policy *p)
 /* Waits longer than this are counted. */
 SY_FN u64 app_slice_late_ns(const struct sy_policy *p)
 {
-	if (app_slice_parameter(p, APP_SLICE_SLICE) != APP_SLICE_SLICE_FOUND)
+	if (SY_GOVERNOR_CHOICE(p, SY_APP_SLICE, APP_SLICE_SLICE) != APP_SLICE_SLICE_FOUND)
 		return SY_FOREVER;
 	return sy_min(app_slice_parameter(p, APP_SLICE_LATE_NS), SY_FOREVER);
 }
@@ -221,7 +221,7 @@ static inline bool app_slice_heterogeneous(const struct sy_policy *p,
 		packets += w->packets;
 		above += w->utilisation > utilisation_limit && w->packets > packets_limit;
 	}
-	if (app_slice_parameter(p, APP_SLICE_JUDGE) == APP_SLICE_JUDGE_EVERY)
+	if (SY_GOVERNOR_CHOICE(p, SY_APP_SLICE, APP_SLICE_JUDGE) == APP_SLICE_JUDGE_EVERY)
 		return above == windows;
 	return utilisation > windows * utilisation_limit && packets > windows * packets_limit;
 }
@@ -236,7 +236,7 @@ static inline u64 app_slice_next_ns(const struct sy_policy *p, const struct app_
 	u64 late_permille = sy_min(app_slice_parameter(p, APP_SLICE_LATE_PERMILLE), 1000);
 	u64 least_ns = sy_max(base_ns * least_percent / 100, 1);
 
-	if (app_slice_parameter(p, APP_SLICE_SLICE) == APP_SLICE_SLICE_SET)
+	if (SY_GOVERNOR_CHOICE(p, SY_APP_SLICE, APP_SLICE_SLICE) == APP_SLICE_SLICE_SET)
 		return sy_max(base_ns * percent / 100, 1);
 	if (!ad->short_ns)
 		return sy_max(base_ns, least_ns);

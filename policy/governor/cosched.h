@@ -169,7 +169,7 @@ SY_FN enum sy_gang cosched_spin(const struct sy_policy *p, struct sy_domain *d, 
 
 	cv->unspun_ns = 0;
 	cv->moment_ns = cv->moment_ns > now ? now : 0;
-	return cosched_parameter(p, COSCHED_SIBLINGS) == COSCHED_BEST ? SY_GANG_BEST : SY_GANG_ALL;
+	return SY_GOVERNOR_CHOICE(p, SY_COSCHED, COSCHED_SIBLINGS) == COSCHED_BEST ? SY_GANG_BEST : SY_GANG_ALL;
 }
 
 SY_FN u64 cosched_ahead_ns(const struct sy_policy *p)
@@ -191,11 +191,11 @@ SY_FN u64 cosched_rank(const struct sy_policy *p, const struct sy_queue *q, cons
 		rank += COSCHED_NOT_SPINNING;
 	if (facts & SY_IN_KERNEL)
 		rank += COSCHED_IN_KERNEL;
-	if (cosched_parameter(p, COSCHED_POLICY) != COSCHED_SELECTIVE)
+	if (SY_GOVERNOR_CHOICE(p, SY_COSCHED, COSCHED_POLICY) != COSCHED_SELECTIVE)
 		return rank;
 	if (!(facts & SY_IN_KERNEL))
 		return 0;
-	if (spins && (cosched_parameter(p, COSCHED_SPINNERS) == COSCHED_NEVER || sy_pass_over(&cv->passed_over)))
+	if (spins && (SY_GOVERNOR_CHOICE(p, SY_COSCHED, COSCHED_SPINNERS) == COSCHED_NEVER || sy_pass_over(&cv->passed_over)))
 		return 0;
 	return rank;
 }
@@ -204,7 +204,7 @@ SY_FN u32 cosched_summon(const struct sy_policy *p, const struct sy_queue *q, st
 			 struct sy_vcpu *v, u64 now)
 {
 	v->first = 1;
-	if (cosched_parameter(p, COSCHED_POLICY) == COSCHED_DEFERRED)
+	if (SY_GOVERNOR_CHOICE(p, SY_COSCHED, COSCHED_POLICY) == COSCHED_DEFERRED)
 		return SY_REKEY;
 	return SY_REKEY | SY_RESCHEDULE;
 }
@@ -218,7 +218,7 @@ SY_FN u32 cosched_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_
 
 SY_FN bool cosched_stays(const struct sy_policy *p)
 {
-	return cosched_parameter(p, COSCHED_SPINNER) == COSCHED_STAYS;
+	return SY_GOVERNOR_CHOICE(p, SY_COSCHED, COSCHED_SPINNER) == COSCHED_STAYS;
 }
 
 #define cosched_has_vcpu_init 1

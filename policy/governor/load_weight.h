@@ -131,7 +131,7 @@ static inline u64 load_weight_workload(const struct sy_policy *p, const struct s
 	u64 declared = SY_LOAD(d->settings.load_percent);
 	u64 vcpu_time_ns;
 
-	if (load_weight_parameter(p, LOAD_WEIGHT_WORKLOAD) == LOAD_WEIGHT_WORKLOAD_OFFERED) {
+	if (SY_GOVERNOR_CHOICE(p, SY_LOAD_WEIGHT, LOAD_WEIGHT_WORKLOAD) == LOAD_WEIGHT_WORKLOAD_OFFERED) {
 		u64 offered = sy_millionths(ld->offered_ns, sy_max(ld->believed_ns, SY_MS));
 
 		if (declared)
@@ -139,7 +139,7 @@ static inline u64 load_weight_workload(const struct sy_policy *p, const struct s
 		if (declared || ld->believed_ns)
 			return sy_min(offered, LOAD_WEIGHT_OFFERED_MAX);
 	}
-	if (load_weight_parameter(p, LOAD_WEIGHT_WORKLOAD) == LOAD_WEIGHT_WORKLOAD_GOTTEN)
+	if (SY_GOVERNOR_CHOICE(p, SY_LOAD_WEIGHT, LOAD_WEIGHT_WORKLOAD) == LOAD_WEIGHT_WORKLOAD_GOTTEN)
 		return sy_min(sy_millionths(ld->gotten_ns, interval_ns), most);
 	vcpu_time_ns = sy_min(interval_ns, LOAD_WEIGHT_TIME_MAX_NS / vcpus) * vcpus;
 	if (vcpu_time_ns <= ld->waited_ns)

@@ -83,7 +83,7 @@ static inline u64 reset_boost_parameter(const struct sy_policy *p, enum reset_bo
 /* A domain of weight 1 is at the greatest weight with this rate. */
 static inline u64 reset_boost_grow(const struct sy_policy *p, u64 rate)
 {
-	u64 factor = reset_boost_parameter(p, RESET_BOOST_GROWTH) ? rate : 2;
+	u64 factor = SY_GOVERNOR_CHOICE(p, SY_RESET_BOOST, RESET_BOOST_GROWTH) ? rate : 2;
 
 	return sy_min(rate * factor, SY_WEIGHT_MAX);
 }

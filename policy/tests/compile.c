@@ -49,6 +49,7 @@ struct arguments {
 
 CALL(scope, x->p)
 CALL(queue_pcpus_max, x->p)
+CALL(queue_requests, x->p)
 CALL(tick_ns, x->p)
 CALL(cap_period_ns, x->p)
 CALL(reserves, x->p)

@@ -16,7 +16,7 @@ static bool holds_domain(const struct sy_domain *d);
 
 /* clang-format off */
 #define CALLS(X) \
-	X(writes_domain) X(scope) X(queue_pcpus_max) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) X(wants_offered) \
+	X(writes_domain) X(scope) X(queue_pcpus_max) X(queue_requests) X(tick_ns) X(account_ns) X(cap_period_ns) X(reserves) X(sample_ns) X(late_ns) X(wants_packets) X(wants_offered) \
 	X(accounting_init) X(queue_init) X(domain_init) X(vcpu_init) X(vcpu_destroy) X(join) X(leave) \
 	X(survey_begin) X(survey_vcpu) X(wake) X(steps) X(is_lesser) X(block) X(yield) X(spin) X(rank) X(summon) X(spun) \
 	X(charge) X(vcpu_timer_ns) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
@@ -159,6 +159,8 @@ static void check_given(const struct given *g, u32 requests)
 	if (g->apart)
 		end_temptation(g);
 	check(!(asked & ~may_ask[g->call]), "%s() asks for %x", name, asked);
+	check(!(asked & (SY_SURVEY | SY_RESORT | SY_BALANCE) & ~sy_queue_requests(g->policy)),
+	      "%s() asks for %x, which its policy never does", name, asked);
 	check(!(asked & SY_PARK) || !(asked & SY_UNPARK), "%s() asks for PARK and UNPARK", name);
 	check(!g->queue || (g->queue->pcpus == g->queue_pcpus && g->queue->queued == g->queued),
 	      "%s() writes a field of the queue that is the host's", name);
@@ -310,6 +312,7 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_boosted(p, v) TELLS(boosted, 0, 0, v, 0, p, v)
 #define sy_scope(p) TELLS(scope, 0, 0, 0, 0, p)
 #define sy_queue_pcpus_max(p) TELLS(queue_pcpus_max, 0, 0, 0, 0, p)
+#define sy_queue_requests(p) TELLS(queue_requests, 0, 0, 0, 0, p)
 #define sy_tick_ns(p) TELLS(tick_ns, 0, 0, 0, 0, p)
 #define sy_account_ns(p) TELLS(account_ns, 0, 0, 0, 0, p)
 #define sy_cap_period_ns(p) TELLS(cap_period_ns, 0, 0, 0, 0, p)

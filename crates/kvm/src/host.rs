@@ -13,10 +13,10 @@ use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, PrintCallback, PrintLevel, ProgramInput, ProgramMut, set_print};
 use steelyard_boundary::text::{harmless_lines, told};
+use steelyard_policy::Policy;
 use steelyard_policy::ffi::{
     Settings, sy_queue_pcpus_max, sy_scope, sy_wants_offered, sy_wants_packets,
 };
-use steelyard_policy::{Parameter, Policy, governors};
 use steelyard_recording::Packets;
 
 use crate::asked::{Asked, Thread, asked};
@@ -65,7 +65,7 @@ pub struct Scheduler {
     /// Given up before the skeleton: the program's timers end with the maps, which that holds. None: the program ends
     /// for another one.
     link: Option<Link>,
-    program: Program,
+    program: SteelyardSkel<'static>,
     options: Options,
     /// As it was started, before what is asked of it,
     given: Policy,
@@ -104,7 +104,7 @@ impl Scheduler {
         wanted.look(&[], &tell);
         let policy = wanted.policy(given);
         let mut program = load(&policy, options)?;
-        let link = program.attach()?;
+        let link = attach(&mut program)?;
         privilege::lower().map_err(KvmError::Privileged)?;
         tell_policy(&policy, &tell);
         Ok(Scheduler {
@@ -144,7 +144,7 @@ impl Scheduler {
         if policy == self.policy || self.refused.as_ref() == Some(&policy) {
             return Ok(());
         }
-        if self.program.follows && runs_in_one_program(&policy, &self.policy) {
+        if runs_in_one_program(&policy, &self.policy) {
             self.change_parameters(&policy)?;
             tell_policy(&policy, tell);
             self.policy = policy;
@@ -156,7 +156,7 @@ impl Scheduler {
     /// In the program that runs. Others may see some of them changed and some not.
     fn change_parameters(&mut self, policy: &Policy) -> Result<(), KvmError> {
         const WORDS: usize = size_of::<sy_policy>() / size_of::<u64>();
-        if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
+        if let Some(state) = self.program.maps.bss_data.as_deref_mut() {
             // SAFETY: both are `struct sy_policy`, which is so many words.
             let from: &[u64; WORDS] = unsafe { &*ptr::from_ref(policy.parameters()).cast() };
             let to = (&raw mut state.policy).cast::<u64>();
@@ -166,7 +166,7 @@ impl Scheduler {
             }
             write_text(&mut state.policy_name, &policy.to_string());
         }
-        run(&self.program.skeleton.progs.steelyard_follow, "follow parameters")
+        run(&self.program.progs.steelyard_follow, "follow parameters")
     }
 
     /// By another program, which the kernel has read before this one ends: it lets a scheduler be replaced by none
@@ -183,7 +183,7 @@ impl Scheduler {
         };
         let begin = Instant::now();
         self.link = None;
-        self.link = Some(program.attach()?);
+        self.link = Some(attach(&mut program)?);
         let gap = begin.elapsed();
         self.program = program;
         privilege::lower().map_err(KvmError::Privileged)?;
@@ -203,7 +203,7 @@ impl Scheduler {
     /// Tells the program how many packets each domain has received.
     fn tell_packets(&mut self) {
         let (Some(packets), Some(state)) =
-            (&mut self.packets, self.program.skeleton.maps.bss_data.as_deref_mut())
+            (&mut self.packets, self.program.maps.bss_data.as_deref_mut())
         else {
             return;
         };
@@ -222,7 +222,7 @@ impl Scheduler {
 
     /// Tells the program what is asked for its domains, where that is something else now.
     fn tell_asked(&mut self, tell: &dyn Fn(&str)) -> Result<(), KvmError> {
-        let Some(state) = self.program.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
+        let Some(state) = self.program.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointers are to fields of the map's memory, which the kernel changes.
         let used =
             |count: &u32, most: usize| unsafe { (ptr::read_volatile(count) as usize).min(most) };
@@ -262,7 +262,7 @@ impl Scheduler {
         let (proc, groups) = (Path::new("/proc"), Path::new(GROUPS));
         let asked = asked(proc, groups, &domains);
         let parts = self.parts.look(proc, groups, &domains);
-        if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
+        if let Some(state) = self.program.maps.bss_data.as_deref_mut() {
             // SAFETY: the pointer is to a field of the map's memory, which the kernel only reads.
             unsafe { ptr::write_volatile(&raw mut state.vcpus_parts, parts) };
         }
@@ -291,7 +291,7 @@ impl Scheduler {
         if !sy_wants_offered(self.policy.parameters()) {
             return;
         }
-        let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() else { return };
+        let Some(state) = self.program.maps.bss_data.as_deref_mut() else { return };
         let now_ns = now_ns();
         for domain in &mut state.domains {
             // SAFETY: the pointer is to a field of the map's memory, which the kernel changes.
@@ -314,16 +314,16 @@ impl Scheduler {
 
     /// Asks this of the domain of a process; it may have ended.
     fn tell(&mut self, pid: i32, asked: Settings) -> Result<(), KvmError> {
-        if let Some(state) = self.program.skeleton.maps.bss_data.as_deref_mut() {
+        if let Some(state) = self.program.maps.bss_data.as_deref_mut() {
             state.asked.pid = pid;
             // SAFETY: both are `struct sy_settings`.
             state.asked.settings = unsafe { *as_core(&asked) };
         }
-        run(&self.program.skeleton.progs.steelyard_ask, "take what is asked for a domain")
+        run(&self.program.progs.steelyard_ask, "take what is asked for a domain")
     }
 
     fn check(&self) -> Result<(), KvmError> {
-        let Some(state) = self.program.skeleton.maps.bss_data.as_deref() else { return Ok(()) };
+        let Some(state) = self.program.maps.bss_data.as_deref() else { return Ok(()) };
         // SAFETY: the pointer is to a field of the map's memory, which the kernel changes.
         let kind = unsafe { ptr::read_volatile(&raw const state.exit_kind) };
         if kind == 0 {
@@ -333,38 +333,8 @@ impl Scheduler {
     }
 }
 
-/// As the kernel has it.
-struct Program {
-    skeleton: SteelyardSkel<'static>,
-    /// Whether parameters that are numbers can be changed in it; else all are constants.
-    follows: bool,
-}
-
-impl Program {
-    /// Has the kernel schedule by it.
-    fn attach(&mut self) -> Result<Link, KvmError> {
-        let failed = |error| KvmError::Refused("start the scheduler", error);
-        self.skeleton.maps.steelyard_ops.attach_struct_ops().map_err(failed)
-    }
-}
-
-/// Has the kernel load the program, which changes nothing yet. What the verifier cannot be sure of if a parameter may
-/// have any value it may accept with constants: it knows more of what does not happen.
-fn load(policy: &Policy, options: &Options) -> Result<Program, KvmError> {
-    let attempt = |follows| -> Result<Program, KvmError> {
-        Ok(Program { skeleton: load_as(policy, options, follows)?, follows })
-    };
-    match attempt(true) {
-        Err(KvmError::Refused(..)) => attempt(false),
-        other => other,
-    }
-}
-
-fn load_as(
-    policy: &Policy,
-    options: &Options,
-    follows: bool,
-) -> Result<SteelyardSkel<'static>, KvmError> {
+/// Has the kernel load the program, which changes nothing yet.
+fn load(policy: &Policy, options: &Options) -> Result<SteelyardSkel<'static>, KvmError> {
     let print: PrintCallback = if options.verbose { tell } else { |_, _| {} };
     set_print(Some((PrintLevel::Debug, print)));
     // Lives as long as the process: the skeleton borrows it. It is a few bytes for each beginning.
@@ -386,12 +356,6 @@ fn load_as(
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         // SAFETY: both are `struct sy_policy`.
         constants.policy_constant = unsafe { *as_core(policy.parameters()) };
-        let of = |parameters| if follows { choices(parameters) } else { u64::MAX };
-        constants.constant_parameters = of(&policy.discipline().parameters);
-        let of_governors = &mut constants.constant_governor_parameters;
-        for (constant, governor) in of_governors.iter_mut().zip(governors()) {
-            *constant = of(&governor.parameters);
-        }
         constants.pcpus_count = numbers.cpus.len() as u32;
         constants.cpus_count = count;
         constants.level_pcpus = numbers.level_pcpus;
@@ -424,6 +388,12 @@ fn load_as(
     Ok(skeleton)
 }
 
+/// Has the kernel schedule by it.
+fn attach(program: &mut SteelyardSkel<'_>) -> Result<Link, KvmError> {
+    let failed = |error| KvmError::Refused("start the scheduler", error);
+    program.maps.steelyard_ops.attach_struct_ops().map_err(failed)
+}
+
 /// Runs a program that is called by nobody else.
 fn run(program: &ProgramMut<'_>, what: &'static str) -> Result<(), KvmError> {
     program.test_run(ProgramInput::default()).map_err(|error| KvmError::Refused(what, error))?;
@@ -446,12 +416,6 @@ fn runs_in_one_program(one: &Policy, other: &Policy) -> bool {
         choices.map(|(_, _, value)| value).collect()
     };
     shape(one) == shape(other) && choices(one) == choices(other)
-}
-
-/// A bit for each of these that is a choice. To the verifier it is a constant, lest it follow ways that nobody goes.
-fn choices(parameters: &[Parameter]) -> u64 {
-    let choices = parameters.iter().enumerate().filter(|(_, it)| it.choices().is_some());
-    choices.map(|(number, _)| 1 << number).sum()
 }
 
 fn packets(policy: &Policy) -> Option<Packets> {

@@ -7,25 +7,6 @@
 
 #include "tests/draw_policy.h"
 
-/* As the loader has it. */
-static u64 choices_of(const struct sy_description *description)
-{
-	u64 choices = 0, n;
-
-	for (n = 0; n < description->parameters; n++)
-		choices |= (u64) !!strchr(description->parameter[n].unit, '|') << n;
-	return choices;
-}
-
-static void draw_constants(const struct sy_description *description)
-{
-	u64 g;
-
-	*(u64 *)&constant_parameters = choices_of(description);
-	for (g = 0; g < SY_GOVERNORS; g++)
-		*(u64 *)&constant_governor_parameters[g] = choices_of(sy_governors[g]);
-}
-
 static void draw_policy(void)
 {
 	u64 discipline = below(SY_DISCIPLINES);
@@ -33,7 +14,6 @@ static void draw_policy(void)
 	published = below(2);
 	draw_policy_of(discipline, published);
 	*(struct sy_policy *)&policy_constant = policy;
-	draw_constants(sy_disciplines[discipline]);
 }
 
 /* As the loader finds it: groups of any size, and CPUs that are there have any numbers, others none. */

@@ -21,6 +21,16 @@ use crate::asked::Thread;
 /// Equal parts, `ENGINE_PARTS_EQUAL` of policy/engine/others.h.
 pub const EQUAL: u32 = 1024;
 
+/// Up to how many times of the others' part the engine tells vCPUs' parts apart, and down to what part of it:
+/// `ENGINE_PARTS_MAX` and `ENGINE_PARTS_MIN`.
+const MOST: u32 = 8;
+
+/// What vCPUs with this part by that of all others have of a CPU, in percent, to a tenth.
+pub fn percent(parts: u32) -> f64 {
+    let parts = f64::from(parts.clamp(EQUAL / MOST, EQUAL * MOST));
+    (1000.0 * parts / (parts + f64::from(EQUAL))).round() / 10.0
+}
+
 /// Around all groups of one hand.
 const HAND: Group = Group { id: u64::MAX, weight: USUAL as u32 };
 
@@ -156,6 +166,12 @@ mod tests {
             }
             assert!(host.parts(&mut parts, &web).abs_diff(expected) <= 1);
         }
+    }
+
+    #[test]
+    fn parts_in_percent_are_those_that_the_engine_gives() {
+        let told = [EQUAL, 3 * EQUAL, EQUAL / 2, 100 * EQUAL, 0].map(percent);
+        assert_eq!(told, [50.0, 75.0, 33.3, 88.9, 11.1]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use steelyard_scenario::DomainSettings;
 
 use crate::check::privileged;
 use crate::skeleton::scheduler::types::{bss, domain, pcpu, queue, rodata, sy_policy, vcpu};
-use crate::{KvmError, as_core, text};
+use crate::{KvmError, as_core, parts, text};
 
 /// The maps with the tables and the constants, as libbpf names them after the program; and where
 /// the last field of each ends, whatever padding follows.
@@ -41,6 +41,9 @@ pub struct Status {
     pub policy: String,
     /// Parameters that are not as in its vintage, by the names of `steelyard kvm change`.
     pub parameters: BTreeMap<String, String>,
+    /// What vCPUs have of the time of a CPU that other tasks of the host want too, by the weights of their groups: in
+    /// percent.
+    pub beside_others_percent: f64,
     /// What was decided since it began, of all CPUs, by the names of [`counts`].
     pub counters: BTreeMap<&'static str, u64>,
     /// The same of each.
@@ -261,6 +264,7 @@ impl Mapping<rodata> {
 struct Tables {
     policy: sy_policy,
     policy_name: [i8; 128],
+    vcpus_parts: u32,
     vcpus: Vec<vcpu>,
     domains: Vec<domain>,
     queues: Vec<queue>,
@@ -275,6 +279,7 @@ impl Tables {
             Tables {
                 policy: ptr::read_volatile(&raw const (*map).policy),
                 policy_name: ptr::read_volatile(&raw const (*map).policy_name),
+                vcpus_parts: ptr::read_volatile(&raw const (*map).vcpus_parts),
                 vcpus: first(
                     &raw const (*map).vcpus,
                     ptr::read_volatile(&raw const (*map).vcpus_used),
@@ -351,6 +356,7 @@ fn collect(constants: &rodata, tables: &Tables) -> Status {
     Status {
         parameters: parameters(&tables.policy, &text(&tables.policy_name)),
         policy: text(&tables.policy_name),
+        beside_others_percent: parts::percent(tables.vcpus_parts),
         counters: named(|kind| tables.pcpus.iter().map(|pcpu| pcpu.counts[kind]).sum()),
         cpus: cpus(constants, &tables.pcpus)
             .map(|(cpu, own)| CpuStatus { cpu, counters: named(|kind| own.counts[kind]) })
@@ -487,7 +493,7 @@ impl Status {
 
     /// A table for people.
     pub fn to_table(&self) -> String {
-        let Status { policy, parameters, counters, cpus: _, domains } = self;
+        let Status { policy, parameters, beside_others_percent, counters, cpus: _, domains } = self;
         let policy = told(policy);
         let [choices, interrupts, resets, pause_loops, summoned] =
             ["choices", "interrupts", "resets", "pause_loops", "summoned"]
@@ -500,6 +506,8 @@ impl Status {
         if pause_loops > 0 {
             let _ = writeln!(out, "{pause_loops} pause-loop exits, {summoned} vCPUs summoned");
         }
+        let _ =
+            writeln!(out, "beside other tasks vCPUs have {beside_others_percent:.0} % of a CPU");
         out.push('\n');
         line!(
             out, "", "state", "pCPU", "gotten s", "waited s", "worst ms", "switch", "credit",
@@ -615,6 +623,7 @@ mod tests {
         let mut status = Status {
             policy: "credit2@xen-4.20+reset-boost".to_owned(),
             parameters: [("credit2.ratelimit_ns".to_owned(), "2000000".to_owned())].into(),
+            beside_others_percent: 88.9,
             counters: named(|_| 12_345_678_901),
             cpus: vec![],
             domains: vec![domain],

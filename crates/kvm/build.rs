@@ -31,6 +31,7 @@ mod bpf {
 
     pub fn build() {
         println!("cargo:rerun-if-changed=bpf");
+        println!("cargo:rerun-if-changed=tests/verifier");
         println!("cargo:rerun-if-changed=../../policy");
         println!("cargo:rerun-if-env-changed=CLANG");
         let faults: &[&str] = if cfg!(feature = "faults") { &["-DSTEELYARD_FAULTS"] } else { &[] };
@@ -44,6 +45,15 @@ mod bpf {
                 .build_and_generate(out.join(format!("{name}.skel.rs")))
                 .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
         }
+        // For a test.
+        let source = "tests/verifier/calls.bpf.c";
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(source)
+            .obj(out.join("calls.bpf.o"))
+            .clang(clang())
+            .clang_args(ARGUMENTS)
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
     }
 
     fn clang() -> String {

@@ -154,6 +154,8 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 	u64 most_load = engine_load(e, queue, now), least_load = most_load;
 	u32 from = host_zero(e), end = e->queues, most = queue, least = queue, other;
 
+	if (!(sy_queue_requests(host_policy(e)) & SY_BALANCE))
+		return;
 	if (e->queues == e->pcpus) {
 		u32 pcpus = engine_balanced_pcpus(e, ++q->balances);
 
@@ -165,12 +167,12 @@ ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
 		u64 load = engine_load_elsewhere(e, queue, other, now);
 
 		if ((load & ~ENGINE_NO_ROOM) > most_load && load != SY_FOREVER) {
-			most_load = load & ~ENGINE_NO_ROOM;
-			most = other;
+			most_load = (load & ~ENGINE_NO_ROOM) + host_zero(e);
+			most = other + host_zero(e);
 		}
 		if (load < least_load) {
-			least_load = load;
-			least = other;
+			least_load = load + host_zero(e);
+			least = other + host_zero(e);
 		}
 	}
 	if (most != queue && engine_has_room(e, queue) && engine_reach(e, queue, most)) {

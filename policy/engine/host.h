@@ -29,7 +29,7 @@
 /*
  * For hosts whose verifier must be sure of loops' ends: each loop ends when host_goes_on() is false (walks ask it
  * themselves), and what counts its rounds begins with host_zero() rather than 0, lest each round be another
- * to it. Others have true and 0 here.
+ * to it; to what a round learns by comparing, for the next, it is added. Others have true and 0 here.
  */
 HOST_FN bool host_goes_on(struct engine *e);
 HOST_FN u32 host_zero(struct engine *e);

@@ -101,6 +101,10 @@ bench: ## speed, instructions per event, memory, and SimSo beside it
 bench-live: lab ## instructions per scheduling decision in the real hosts
 	lab/bench-live
 
+.PHONY: bench-peers
+bench-peers: lab ## what VMs get and how long they wait in Linux under the policies, EEVDF, scx_bpfland and scx_lavd
+	lab/bench-peers
+
 # Of each reader: seconds, and how many readers at a time. Or `make fuzz readers="perfetto set"`.
 seconds := 60
 jobs := 1

@@ -70,6 +70,18 @@ struct {
 	__type(value, struct timer);
 } domain_timers SEC(".maps");
 
+/* A vCPU's thread. */
+struct vcpu_task {
+	struct task_struct __kptr *task;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VCPUS);
+	__type(key, u32);
+	__type(value, struct vcpu_task);
+} vcpu_tasks SEC(".maps");
+
 /* The domain of a process, changed with the host's lock held. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -87,6 +99,8 @@ struct {
 
 /* Nothing happens sooner than this after what asks for it, or a parameter could keep a pCPU from all else. */
 #define SOONEST_NS (50 * SY_US)
+/* A pCPU's timer may be as late. What is expected to be due when it fires need not be known better then. */
+#define LATE_NS (20 * SY_US)
 /* Longest wait for a timer, so that a bound on time is a bound for arithmetic. */
 #define TIMER_MAX_NS SY_S
 
@@ -106,6 +120,14 @@ HOST_FN struct vcpu *vcpu_at(u32 vcpu)
 {
 	barrier_var(vcpu);
 	return &vcpus[vcpu & (MAX_VCPUS - 1)];
+}
+
+/* Its thread, or NULL: it has none any more. */
+HOST_FN struct task_struct *task_of_vcpu(u32 vcpu)
+{
+	struct vcpu_task *held = bpf_map_lookup_elem(&vcpu_tasks, &vcpu);
+
+	return held ? held->task : NULL;
 }
 
 HOST_FN struct domain *domain_at(u32 domain)
@@ -456,19 +478,17 @@ HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
  * A timer is never stopped: that would wait for its callback, which may wait for a lock. Whoever is
  * called too early sees that nothing is due yet. The kernel may want memory to set one and not have it.
  */
-HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 flags)
+HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 now, u64 flags)
 {
 	struct timer *timer = bpf_map_lookup_elem(map, &key);
-	u64 now = bpf_ktime_get_ns();
 
-	return timer && at_ns &&
-	       !bpf_timer_start(&timer->timer, at_ns > now + SOONEST_NS ? at_ns - now : SOONEST_NS, flags);
+	return timer && !bpf_timer_start(&timer->timer, sy_max(at_ns, now + SOONEST_NS), BPF_F_TIMER_ABS | flags);
 }
 
 /* By a timer of its own, which serves all; started anew it would be put off. */
 HOST_FN void arm_later(void)
 {
-	if (__sync_lock_test_and_set(&later, LATER_SET) != LATER_SET && !start_timer(&later_timer, 0, 1, 0))
+	if (__sync_lock_test_and_set(&later, LATER_SET) != LATER_SET && !start_timer(&later_timer, 0, 0, bpf_ktime_get_ns(), 0))
 		later = LATER_FAILED;
 }
 
@@ -490,7 +510,7 @@ HOST_FN void arm_round(void)
 
 	if (sample_due_ns && (!due_ns || sample_due_ns < due_ns))
 		due_ns = sample_due_ns;
-	if (!due_ns || start_timer(&round_timer, 0, due_ns, 0))
+	if (!due_ns || start_timer(&round_timer, 0, due_ns, bpf_ktime_get_ns(), 0))
 		return;
 	untimed_round = 1;
 	arm_later();
@@ -499,10 +519,15 @@ HOST_FN void arm_round(void)
 /* With the lock of its queue held. */
 HOST_FN void arm_vcpu(u32 vcpu)
 {
-	u64 due_ns = vcpu_at(vcpu)->timer_ns;
+	struct vcpu *v = vcpu_at(vcpu);
+	u64 due_ns = v->timer_ns;
 
-	if (!due_ns || start_timer(&vcpu_timers, vcpu, due_ns, 0))
+	if (!due_ns || (v->armed_ns && v->armed_ns <= due_ns))
 		return;
+	v->armed_ns = due_ns;
+	if (start_timer(&vcpu_timers, vcpu, due_ns, bpf_ktime_get_ns(), 0))
+		return;
+	v->armed_ns = 0;
 	set_bit_of(word_of(untimed_vcpus, vcpu / 64), vcpu, true);
 	arm_later();
 }
@@ -510,10 +535,15 @@ HOST_FN void arm_vcpu(u32 vcpu)
 /* With its lock held. */
 HOST_FN void arm_domain(u32 domain)
 {
-	u64 due_ns = domain_at(domain)->timer_ns;
+	struct domain *d = domain_at(domain);
+	u64 due_ns = d->timer_ns;
 
-	if (!due_ns || start_timer(&domain_timers, domain, due_ns, 0))
+	if (!due_ns || (d->armed_ns && d->armed_ns <= due_ns))
 		return;
+	d->armed_ns = due_ns;
+	if (start_timer(&domain_timers, domain, due_ns, bpf_ktime_get_ns(), 0))
+		return;
+	d->armed_ns = 0;
 	set_bit_of(word_of(untimed_domains, domain / 64), domain, true);
 	arm_later();
 }
@@ -565,20 +595,16 @@ HOST_FN const struct kvm_vcpu *kvm_vcpu_of(const struct hlist_node *notifier)
 /* What KVM noted of a vCPU's thread when it was stopped with work to do. */
 HOST_FN bool host_in_kernel(struct engine *e, u32 vcpu)
 {
-	struct task_struct *p;
+	const struct task_struct *p;
 	const struct hlist_node *notifier;
-	bool in_kernel = false;
 
 	if (!bpf_core_field_exists(struct kvm_vcpu, arch.preempted_in_kernel))
 		return false;
-	p = bpf_task_from_pid(vcpu_at(vcpu)->pid);
+	p = task_of_vcpu(vcpu);
 	if (!p)
 		return false;
 	notifier = p->preempt_notifiers.first;
-	if (notifier)
-		in_kernel = BPF_CORE_READ(kvm_vcpu_of(notifier), arch.preempted_in_kernel);
-	bpf_task_release(p);
-	return in_kernel;
+	return notifier && BPF_CORE_READ(kvm_vcpu_of(notifier), arch.preempted_in_kernel);
 }
 
 HOST_FN void host_notes(struct engine *e, enum engine_count kind, u32 pcpu, u32 vcpu, u64 number)

@@ -43,6 +43,7 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_F_TIMER_ABS = 1,
 	BPF_F_TIMER_CPU_PIN = 2,
 };
 
@@ -146,6 +147,7 @@ struct sched_ext_entity {
 	u32 flags;
 	u32 weight; /* of the niceness; 100 is usual */
 	u64 slice;
+	u64 dsq_vtime; /* of who was in a queue that is ordered by time */
 };
 
 /* From 6.2 to 6.14 of x86. */
@@ -269,12 +271,13 @@ s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
 void scx_bpf_dump_bstr(char *format, u64 *data, u32 data__sz) __ksym __weak;
 u32 scx_bpf_reenqueue_local(void) __ksym __weak;
-struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 void bpf_local_irq_save(unsigned long *flags) __ksym;
 void bpf_local_irq_restore(unsigned long *flags) __ksym;
-/* Since 6.19; before that the field is written. */
+/* Since 6.19; before that the fields are written. */
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 time_ns) __ksym __weak;
 /* The first since 6.19, for the second. */
 bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
 void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym __weak;

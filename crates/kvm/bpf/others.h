@@ -90,12 +90,12 @@ static __always_inline bool take_other(u32 line)
  * For how long at most the vCPUs have this pCPU now; 0: another task has come instead. A function of its own, so that the
  * choice that follows has its stack.
  */
-__weak __noinline u64 vcpus_turn_ns(u32 pcpu, u32 line, bool goes_on)
+__weak __noinline u64 vcpus_turn_ns(u32 pcpu, u32 line, bool goes_on, u64 now)
 {
 	const struct pcpu *c = pcpu_at(pcpu);
 	bool waits = scx_bpf_dsq_nr_queued(OTHERS_DSQ + line);
 	u32 parts = parts_now();
-	u64 now = bpf_ktime_get_ns(), turn_ns = engine_vcpus_turn_ns(&c->others, parts, waits, goes_on, now);
+	u64 turn_ns = engine_vcpus_turn_ns(&c->others, parts, waits, goes_on, now);
 
 	if (turn_ns || take_other(line))
 		return turn_ns;

@@ -44,6 +44,7 @@ struct vcpu {
 	struct engine_vcpu engine;
 	struct engine_met met;
 	u64 timer_ns; /* when its timer is due; 0: it is not */
+	u64 armed_ns; /* when it fires; 0: it does not */
 	struct link links[VCPU_LISTS];
 	u32 belongs; /* to the queue of this number plus 1, 0: to none; it changes with both queues' locks held */
 	s32 pid; /* of the thread; 0: a free slot */
@@ -61,6 +62,7 @@ struct domain {
 	struct lock lock;
 	struct engine_domain engine;
 	u64 timer_ns; /* when its timer is due; 0: it is not */
+	u64 armed_ns; /* when it fires; 0: it does not */
 	u32 unparks; /* 1: its vCPUs are being unparked, by one after the other with the host's lock held */
 	u32 unparked; /* of host_next_vcpu(), the last that was */
 	struct list vcpus;

@@ -106,12 +106,17 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 #include "others.h"
 
 /* With the lock of the queue held: its time of this call, which never goes back. */
-static __always_inline u64 time_of(u32 queue)
+static __always_inline u64 time_since(u32 queue, u64 now)
 {
 	struct queue *q = queue_at(queue);
 
-	q->time_ns = sy_max(bpf_ktime_get_ns(), q->time_ns);
+	q->time_ns = sy_max(now, q->time_ns);
 	return q->time_ns;
+}
+
+static __always_inline u64 time_of(u32 queue)
+{
+	return time_since(queue, bpf_ktime_get_ns());
 }
 
 /* The queue that a pCPU belongs to, locked. */
@@ -128,18 +133,26 @@ static __always_inline void unlock_queue(u32 queue)
 	host_unlock_queue(&engine, queue);
 }
 
+/* With the lock of its queue held: when something is due; 0: nothing is. */
+static __always_inline u64 due_at(const struct pcpu *c)
+{
+	u64 tick_ns = c->tick_due_ns, end_ns = c->slice_end_ns;
+
+	return tick_ns && (!end_ns || tick_ns < end_ns) ? tick_ns : end_ns;
+}
+
 /* With the lock of its queue held: sets the timer of this pCPU, unless it fires early enough anyway. */
-static __always_inline void arm(u32 pcpu)
+static __always_inline void arm(u32 pcpu, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
-	u64 due_ns = c->slice_end_ns;
+	u64 due_ns = due_at(c);
 
-	if (c->tick_due_ns && (!due_ns || c->tick_due_ns < due_ns))
-		due_ns = c->tick_due_ns;
-	if (!due_ns || (c->armed_ns && c->armed_ns <= due_ns))
+	if (!due_ns || (c->armed_ns && c->armed_ns <= due_ns + LATE_NS))
 		return;
+	c->armed_ns = due_ns;
 	/* One that could not be set is tried again by the next call. */
-	c->armed_ns = start_timer(&pcpu_timers, pcpu, due_ns, BPF_F_TIMER_CPU_PIN) ? due_ns : 0;
+	if (!start_timer(&pcpu_timers, pcpu, due_ns, now, BPF_F_TIMER_CPU_PIN))
+		c->armed_ns = 0;
 }
 
 static __always_inline struct thread *thread_of(struct task_struct *p)
@@ -147,15 +160,34 @@ static __always_inline struct thread *thread_of(struct task_struct *p)
 	return bpf_task_storage_get(&threads, p, NULL, 0);
 }
 
-/* The thread's vCPU, or SY_NONE. */
-static __always_inline u32 vcpu_of_thread(const struct thread *t)
+/*
+ * The thread's vCPU; or SY_NONE, and *t is what is known of the thread then, if anything is. Nearly always its number
+ * stands where the kernel keeps the time of who waits in a queue that is ordered by it, as vCPUs do not: which is faster
+ * to be had.
+ */
+static __always_inline u32 vcpu_or_thread(struct task_struct *p, struct thread **t)
 {
-	return t && t->vcpu ? t->vcpu - 1 : SY_NONE;
+	u32 vcpu = p->scx.dsq_vtime;
+
+	if (vcpu_at(vcpu)->pid == p->pid)
+		return vcpu & (MAX_VCPUS - 1);
+	*t = thread_of(p);
+	return *t && (*t)->vcpu ? (*t)->vcpu - 1 : SY_NONE;
 }
 
 static __always_inline u32 vcpu_of(struct task_struct *p)
 {
-	return vcpu_of_thread(thread_of(p));
+	struct thread *t;
+
+	return vcpu_or_thread(p, &t);
+}
+
+static __always_inline void note_vcpu(struct task_struct *p, u32 vcpu)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
+		scx_bpf_task_set_dsq_vtime(p, vcpu);
+	else
+		p->scx.dsq_vtime = vcpu;
 }
 
 /* Makes a thread a vCPU, blocked. SY_NONE if there is no room. */
@@ -180,6 +212,7 @@ __weak __noinline u32 adopt(struct task_struct *p __arg_trusted, u32 weight)
 	after = find_index(d);
 	__builtin_memset(v, 0, sizeof(*v));
 	v->pid = p->pid;
+	hold_task(found, p);
 	allow(found, p->cpus_ptr);
 	home = engine_home(&engine, found);
 	if (home == SY_NONE)
@@ -255,6 +288,7 @@ __weak __noinline int end(u32 vcpu)
 		engine_vcpu_end(&engine, vcpu, now);
 		unlock_queue(queue);
 		leave_domain(vcpu, domain);
+		drop_task(vcpu);
 		free_vcpu(vcpu);
 	}
 	give_lock(&host_lock);
@@ -292,12 +326,10 @@ __weak __noinline int occupy(u32 pcpu, u32 vcpu)
 /* The chosen one comes from the engine's lists into the kernel's hands, unless it has left meanwhile. */
 static __always_inline void hand_over(u32 vcpu, u64 slice_ns)
 {
-	struct task_struct *p = bpf_task_from_pid(vcpu_at(vcpu)->pid);
+	struct task_struct *p = task_of_vcpu(vcpu);
 
-	if (!p)
-		return;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
-	bpf_task_release(p);
+	if (p)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
 }
 
 /*
@@ -305,12 +337,12 @@ static __always_inline void hand_over(u32 vcpu, u64 slice_ns)
  * may learn of it: the kernel drops who has left since it was handed over, and would take who has left and come back
  * before, allowed here or not.
  */
-__weak __noinline u32 choose(u32 pcpu, u32 ran, u64 turn_ns)
+__weak __noinline u32 choose(u32 pcpu, u32 ran, u64 turn_ns, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 queue = lock_queue_at(pcpu), chosen;
-	u64 now = time_of(queue);
 
+	now = time_since(queue, now);
 	/* Kept here: BPF has little stack. */
 	c->slice_ns = sy_min(turn_ns, TIMER_MAX_NS);
 	/* The kernel may let it choose of its own accord. */
@@ -320,7 +352,7 @@ __weak __noinline u32 choose(u32 pcpu, u32 ran, u64 turn_ns)
 	c->slice_ns = sy_min(engine_choose(&engine, pcpu, now), c->slice_ns);
 	chosen = c->engine.current;
 	c->slice_end_ns = chosen == SY_NONE ? 0 : now + c->slice_ns;
-	arm(pcpu);
+	arm(pcpu, now);
 	if (chosen != SY_NONE && chosen != ran)
 		hand_over(chosen, c->slice_ns);
 	unlock_queue(queue);
@@ -391,27 +423,31 @@ static __always_inline bool must_stay(struct task_struct *p)
 SEC("struct_ops/steelyard_enqueue")
 void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	struct thread *t = thread_of(p);
-	u32 to;
+	struct thread *t = NULL;
+	u32 vcpu = vcpu_or_thread(p, &t), to;
 
 	if (is_lost(p))
 		return;
-	if (!t || pcpu_of(scx_bpf_task_cpu(p)) == SY_NONE || (!t->vcpu && (must_stay(p) || !looks_like_vcpu(p)))) {
-		enqueue_other(p, t, enq_flags);
+	if (pcpu_of(scx_bpf_task_cpu(p)) == SY_NONE) {
+		enqueue_other(p, thread_of(p), enq_flags);
 		return;
 	}
-	if (must_stay(p)) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ENGINE_OTHER_SLICE_NS, enq_flags);
-		return;
-	}
-	if (!t->vcpu) {
-		t->vcpu = adopt(p, cgroup_weight(p)) + 1;
-		if (!t->vcpu) {
+	if (vcpu == SY_NONE) {
+		if (t && !must_stay(p) && looks_like_vcpu(p)) {
+			vcpu = adopt(p, cgroup_weight(p));
+			t->vcpu = vcpu + 1;
+		}
+		if (vcpu == SY_NONE) {
 			enqueue_other(p, t, enq_flags);
 			return;
 		}
+	} else if (must_stay(p)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ENGINE_OTHER_SLICE_NS, enq_flags);
+		return;
 	}
-	to = arrive(t->vcpu - 1);
+	if (t)
+		note_vcpu(p, vcpu);
+	to = arrive(vcpu);
 	if (to != SY_NONE)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | kernel_cpu(to), pcpu_at(to)->slice_ns, enq_flags);
 }
@@ -435,7 +471,7 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 	struct pcpu *c = pcpu_at(pcpu);
 	bool goes_on = prev && prev->scx.flags & SCX_TASK_QUEUED;
 	u32 ran = goes_on ? vcpu_of(prev) : SY_NONE, line = line_of(pcpu), chosen;
-	u64 turn_ns;
+	u64 now = bpf_ktime_get_ns(), turn_ns;
 
 	if (later == LATER_FAILED)
 		arm_later();
@@ -443,10 +479,10 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 		take_other(line);
 		return;
 	}
-	turn_ns = vcpus_turn_ns(pcpu, line, goes_on && ran == SY_NONE);
+	turn_ns = vcpus_turn_ns(pcpu, line, goes_on && ran == SY_NONE, now);
 	if (!turn_ns)
 		return;
-	chosen = choose(pcpu, ran, turn_ns);
+	chosen = choose(pcpu, ran, turn_ns, now);
 	if (chosen == SY_NONE) {
 		if (take_any_other(line))
 			return;
@@ -466,8 +502,8 @@ void BPF_PROG(steelyard_dispatch, s32 cpu, struct task_struct *prev)
 SEC("struct_ops/steelyard_running")
 void BPF_PROG(steelyard_running, struct task_struct *p)
 {
-	struct thread *t = thread_of(p);
-	u32 vcpu = vcpu_of_thread(t), cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
+	struct thread *t = NULL;
+	u32 vcpu = vcpu_or_thread(p, &t), cpu = scx_bpf_task_cpu(p), pcpu = pcpu_of(cpu);
 	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
 
 	if (pcpu == SY_NONE)
@@ -489,8 +525,8 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 SEC("struct_ops/steelyard_stopping")
 void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
 {
-	struct thread *t = thread_of(p);
-	u32 vcpu = vcpu_of_thread(t), pcpu = pcpu_of(scx_bpf_task_cpu(p));
+	struct thread *t = NULL;
+	u32 vcpu = vcpu_or_thread(p, &t), pcpu = pcpu_of(scx_bpf_task_cpu(p));
 
 	if (vcpu == SY_NONE && t && pcpu != SY_NONE)
 		stop_other(pcpu_at(pcpu), p, t, bpf_ktime_get_ns());

@@ -25,32 +25,55 @@
 		return 0; \
 	}
 
-/* The end of a slice, or a tick. */
-__weak __noinline int time_passed(u32 pcpu)
+/* The end of a slice, or a tick. When the timer is to fire again; 0: it is not. */
+__weak __noinline u64 time_passed(u32 pcpu)
 {
 	struct pcpu *c = pcpu_at(pcpu);
 	u32 queue = lock_queue_at(pcpu);
-	u64 now = time_of(queue);
+	u64 now = time_of(queue), due_ns, expected_ns = 0;
 
-	c->armed_ns = 0;
 	if (c->tick_due_ns && now >= c->tick_due_ns) {
 		c->tick_due_ns = 0;
 		engine_tick(&engine, pcpu, now);
 	}
 	if (c->slice_end_ns && now >= c->slice_end_ns) {
 		c->slice_end_ns = 0;
+		/* Whoever comes now most likely has as long. */
+		expected_ns = now + c->slice_ns + LATE_NS;
 		/* Asked for already, it may not have been heard. */
 		if (c->engine.interrupted)
 			host_interrupt(&engine, pcpu);
 		else
 			engine_interrupt(&engine, pcpu);
 	}
-	arm(pcpu);
+	due_ns = due_at(c);
+	if (!due_ns || (expected_ns && expected_ns < due_ns))
+		due_ns = expected_ns;
+	c->armed_ns = due_ns;
 	unlock_queue(queue);
-	return 0;
+	return due_ns;
 }
 
-CALLBACK(pcpu_timer, SAFELY(time_passed(*key)))
+/*
+ * With interrupts off a timer costs the kernel memory and an interrupt from 7.0 on (bpf_async_schedule_op()): most are set
+ * here. Who sets it meanwhile has said so before.
+ */
+static int pcpu_timer(void *map, u32 *key, struct timer *timer)
+{
+	u64 *armed_ns = &pcpu_at(*key)->armed_ns, due_ns = SAFELY(time_passed(*key)), now_ns;
+
+	while (due_ns && can_loop) {
+		if (!start_timer(&pcpu_timers, *key, due_ns, bpf_ktime_get_ns(), BPF_F_TIMER_CPU_PIN)) {
+			*armed_ns = 0;
+			break;
+		}
+		now_ns = *(volatile u64 *)armed_ns;
+		if (now_ns == due_ns)
+			break;
+		due_ns = now_ns;
+	}
+	return 0;
+}
 
 __weak __noinline int vcpu_time(u32 vcpu)
 {
@@ -62,6 +85,7 @@ __weak __noinline int vcpu_time(u32 vcpu)
 	if (queue == SY_NONE)
 		return 0;
 	now = time_of(queue);
+	v->armed_ns = 0;
 	if (v->timer_ns > now) {
 		arm_vcpu(vcpu);
 	} else if (v->timer_ns) {
@@ -83,6 +107,7 @@ __weak __noinline bool domain_time(u32 domain)
 
 	take_lock(&host_lock);
 	host_lock_domain(&engine, domain);
+	d->armed_ns = 0;
 	due = d->timer_ns && d->timer_ns <= now;
 	if (due)
 		d->timer_ns = 0;

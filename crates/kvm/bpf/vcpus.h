@@ -132,6 +132,35 @@ static __always_inline u32 find_index(const struct domain *d)
 	return after;
 }
 
+/* With the host's lock held: from now on this is its thread. */
+static __always_inline void hold_task(u32 vcpu, struct task_struct *p)
+{
+	struct vcpu_task *held = bpf_map_lookup_elem(&vcpu_tasks, &vcpu);
+	struct task_struct *task, *before;
+
+	if (!held)
+		return;
+	task = bpf_task_acquire(p);
+	if (!task)
+		return;
+	before = bpf_kptr_xchg(&held->task, task);
+	if (before)
+		bpf_task_release(before);
+}
+
+/* With the host's lock held: it has none any more. */
+static __always_inline void drop_task(u32 vcpu)
+{
+	struct vcpu_task *held = bpf_map_lookup_elem(&vcpu_tasks, &vcpu);
+	struct task_struct *before;
+
+	if (!held)
+		return;
+	before = bpf_kptr_xchg(&held->task, NULL);
+	if (before)
+		bpf_task_release(before);
+}
+
 /* With the host's lock held: room for a vCPU, or SY_NONE. */
 static __always_inline u32 find_vcpu(void)
 {

@@ -56,6 +56,7 @@ static void draw_kernel(void)
 
 	model_kvm_is_there = below(4);
 	model_exists_scx_bpf_task_set_slice = below(2);
+	model_exists_scx_bpf_task_set_dsq_vtime = model_exists_scx_bpf_task_set_slice;
 	model_exists_scx_bpf_reenqueue_local = below(8);
 	model_exists___scx_bpf_dsq_insert_vtime = below(2);
 	pinned_stay = below(2);

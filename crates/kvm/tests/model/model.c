@@ -36,7 +36,7 @@ static void failed(const char *what, const char *file, int line);
 #define container_of(pointer, type, member) ((type *)((char *)(pointer) - __builtin_offsetof(type, member)))
 
 /* What this kernel has. */
-static bool model_kvm_is_there, model_exists_scx_bpf_task_set_slice;
+static bool model_kvm_is_there, model_exists_scx_bpf_task_set_slice, model_exists_scx_bpf_task_set_dsq_vtime;
 static bool model_exists_scx_bpf_reenqueue_local, model_exists___scx_bpf_dsq_insert_vtime;
 static bool model_exists_scx_bpf_dump_bstr = true;
 static bool model_can_loop(void);
@@ -418,6 +418,7 @@ static void do_reap(struct fiber *f)
 
 	if (t->there && t->dead && !t->on_cpu) {
 		CALL(CALL_NONE, cpu, t, steelyard_exit_task(&t->seen, NULL));
+		ASSERT(!t->holders);
 		t->there = false;
 		reaped++;
 	}
@@ -599,9 +600,7 @@ static struct task *some_task(void)
 	if (below(2))
 		return t;
 	vcpu = below(2) ? pcpus[below(pcpus_count)].engine.current : host_next_waiting(&engine, below(engine.queues), &place);
-	if (vcpu != SY_NONE && bpf_task_from_pid(vcpus[vcpu].pid))
-		t = task_of(bpf_task_from_pid(vcpus[vcpu].pid));
-	return t;
+	return vcpu != SY_NONE && task_of_vcpu(vcpu) ? task_of(task_of_vcpu(vcpu)) : t;
 }
 
 /* As the loader finds them; what is asked changes while tasks run. */
@@ -727,6 +726,7 @@ static void forget_all(void)
 	vcpus_used = domains_used = 0;
 	kept_count = 0;
 	host_lock = shared_lock = (struct lock){ 0 };
+	memset(held_tasks, 0, sizeof(held_tasks));
 	memset(tasks, 0, sizeof(tasks));
 	memset(rqs, 0, sizeof(rqs));
 	memset(groups, 0, sizeof(groups));

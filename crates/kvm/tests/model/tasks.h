@@ -40,6 +40,7 @@ struct task {
 	struct kvm_vcpu vcpu;
 	struct thread thread; /* BPF's */
 	bool there, is_vcpu, unhashed, dead;
+	u32 holders; /* in BPF */
 	bool higher; /* in a class above */
 	bool pi; /* its pi_lock is held */
 	bool migrating, migration_pending, on_cpu;
@@ -53,7 +54,6 @@ struct task {
 	struct dsq *listed; /* where its links are */
 	struct task *next, *previous;
 	u64 verdict, verdict_flags; /* where it is to go when it is enqueued; 0: ask */
-	u64 place_ns; /* in a queue that is ordered by time */
 	u64 started_ns, waits_ns; /* since when it runs and waits */
 	u64 woken; /* rounds of its CPU when it woke, plus 1, if that was smooth */
 };
@@ -149,7 +149,7 @@ static void link_by_time(struct dsq *q, struct task *t)
 	struct task *before = q->last, *after;
 
 	ASSERT(!t->listed);
-	while (before && (s64)(before->place_ns - t->place_ns) > 0)
+	while (before && (s64)(before->seen.scx.dsq_vtime - t->seen.scx.dsq_vtime) > 0)
 		before = before->previous;
 	after = before ? before->next : q->first;
 	t->listed = q;
@@ -290,10 +290,24 @@ static inline struct timer *model_timer(void *map, u32 key)
 	return &c->timer;
 }
 
+static struct vcpu_task held_tasks[MAX_VCPUS];
+
+static inline struct task_struct *model_exchange(struct task_struct **task, struct task_struct *p)
+{
+	struct task_struct *before = *task;
+
+	*task = p;
+	return before;
+}
+
 static inline void *model_lookup(void *map, const void *key)
 {
 	u32 i;
 
+	if (map == &vcpu_tasks) {
+		point();
+		return &held_tasks[*(const u32 *)key];
+	}
 	if (map != &domain_of_pid)
 		return model_timer(map, *(const u32 *)key);
 	i = kept_at(map, *(const s32 *)key);
@@ -314,11 +328,11 @@ static void disarm(struct clock *c)
 }
 
 /* Fails now and then, as for want of memory: with interrupts off it takes some in recent kernels (bpf_async_schedule_op()). */
-static inline int bpf_timer_start(struct bpf_timer *timer, u64 after_ns, u64 flags)
+static inline int bpf_timer_start(struct bpf_timer *timer, u64 time_ns, u64 flags)
 {
 	struct clock *c = (struct clock *)timer;
 
-	ASSERT(c->callback && after_ns <= SY_FOREVER);
+	ASSERT(c->callback && time_ns <= SY_FOREVER && flags & BPF_F_TIMER_ABS);
 	c->failed = !smooth && !below(16);
 	if (c->failed)
 		return -ENOMEM;
@@ -326,7 +340,7 @@ static inline int bpf_timer_start(struct bpf_timer *timer, u64 after_ns, u64 fla
 		armed[armed_count++] = c;
 		c->place = armed_count;
 	}
-	c->due_ns = model_now + after_ns;
+	c->due_ns = sy_max(time_ns, model_now);
 	return 0;
 }
 
@@ -363,24 +377,27 @@ static inline struct task_struct *bpf_get_current_task_btf(void)
 	return here->self ? &here->self->seen : &higher_task.seen;
 }
 
-struct task_struct *bpf_task_from_pid(s32 pid)
+struct task_struct *bpf_task_acquire(struct task_struct *p)
 {
-	struct task *t;
-
-	point();
-	ASSERT(pid > 0);
-	t = &tasks[pid % TASKS];
-	return t->there && !t->unhashed && t->seen.pid == pid ? &t->seen : NULL;
+	task_of(p)->holders++;
+	return p;
 }
 
 void bpf_task_release(struct task_struct *p)
 {
+	ASSERT(task_of(p)->holders--);
 }
 
 s32 scx_bpf_task_cpu(const struct task_struct *p)
 {
 	point();
 	return cpu_of(task_of(p));
+}
+
+bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 time_ns)
+{
+	p->scx.dsq_vtime = time_ns;
+	return true;
 }
 
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice)
@@ -476,7 +493,7 @@ void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq, u64 slice, u64 flags)
 void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq, u64 slice, u64 time_ns, u64 flags)
 {
 	ASSERT(is_line(line_queue(dsq)) && here->kind == CALL_ENQUEUE);
-	task_of(p)->place_ns = time_ns;
+	p->scx.dsq_vtime = time_ns;
 	scx_bpf_dsq_insert(p, dsq, slice, flags);
 }
 

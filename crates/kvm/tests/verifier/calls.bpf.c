@@ -16,6 +16,7 @@
 #define scx_bpf_dump_bstr(format, data, length) ((void)(format), (void)(data))
 #define scx_bpf_reenqueue_local() 0
 #define scx_bpf_task_set_slice(p, slice_ns) ((void)(slice_ns))
+#define scx_bpf_task_set_dsq_vtime(p, time_ns) ((void)(time_ns))
 #define __scx_bpf_dsq_insert_vtime(p, how) ((void)(how))
 #define scx_bpf_dsq_insert_vtime(p, queue, slice_ns, time_ns, flags) ((void)(time_ns))
 #define scx_bpf_pick_idle_cpu(mask, flags) ((s32)bpf_get_prandom_u32())
@@ -35,8 +36,8 @@ struct call {
 		return __VA_ARGS__; \
 	}
 
-CALL(enqueue, arrive(c->vcpu))
-CALL(dispatch, choose(c->pcpu, c->vcpu, c->ns))
+CALL(enqueue, adopt(bpf_get_current_task_btf(), c->ns) + arrive(c->vcpu))
+CALL(dispatch, choose(c->pcpu, c->vcpu, c->ns, c->ns))
 CALL(stopping, occupy(c->pcpu, c->vcpu))
 CALL(quiescent, depart(c->vcpu))
 CALL(exit_task, depart(c->vcpu) + end(c->vcpu))

@@ -667,7 +667,7 @@ SY_FN enum sy_verdict sy_steal(const struct sy_policy *p, const struct sy_pcpu *
 
 /*
  * Step 4: by how many units the queue must be reset because this vCPU was chosen; mostly 0. next: first
- * in the queue, be it the chosen one or not, or null.
+ * in the queue, be it the chosen one or not, or null; where it is 0 for null it is so for anybody.
  */
 SY_FN u64 sy_reset_due(const struct sy_policy *p, const struct sy_queue *q, const struct sy_vcpu *v,
 		       const struct sy_vcpu *next)

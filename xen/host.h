@@ -163,14 +163,15 @@ static void *look_up(struct table *const *at, u32 number)
 	return table && number < table->room ? table->entry[number] : NULL;
 }
 
+/* Of one that is there: whichever table is looked into has it. */
 static struct host_vcpu *vcpu_of(struct engine *e, u32 vcpu)
 {
-	return ACCESS_ONCE(host_of(e)->vcpus)->entry[vcpu];
+	return host_of(e)->vcpus->entry[vcpu];
 }
 
 static struct host_domain *domain_of(struct engine *e, u32 domain)
 {
-	return ACCESS_ONCE(host_of(e)->domains)->entry[domain];
+	return host_of(e)->domains->entry[domain];
 }
 
 static struct host_queue *queue_of(const struct host_vcpu *v)

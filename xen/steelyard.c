@@ -315,7 +315,7 @@ static void cf_check steelyard_context_saved(const struct scheduler *ops, struct
 	lock = unit_schedule_lock_irq(unit);
 	/* At the time of the choice that stopped it, or of what has come since; the next call finds what else has changed. */
 	if (v->engine.saving)
-		engine_saved(&h->engine, v->number, queue_of(v)->now);
+		engine_saved(&h->engine, v->number, h->queue[v->engine.queue].now);
 	/* It may have left, and with it its schedule lock. */
 	spin_unlock_irq(lock);
 }

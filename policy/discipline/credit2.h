@@ -228,6 +228,8 @@ static inline s64 credit2_credit_ns(const struct sy_policy *p, const struct sy_q
 static inline void credit2_settle(const struct sy_policy *p, const struct sy_queue *q,
 				  struct sy_vcpu *v)
 {
+	if (credit2_vcpu(v)->given_ns == credit2_queue_const(q)->given_ns)
+		return;
 	credit2_vcpu(v)->credit_ns = credit2_credit_ns(p, q, v);
 	credit2_vcpu(v)->given_ns = credit2_queue_const(q)->given_ns;
 }
@@ -279,9 +281,12 @@ static inline u32 credit2_follow_weight(struct sy_queue *q, const struct sy_doma
 {
 	struct credit2_queue *cq = credit2_queue(q);
 	struct credit2_vcpu *cv = credit2_vcpu(v);
-	u32 weight = credit2_weight(d);
-	u32 old = cv->weight;
+	u32 old = cv->weight, weight;
 
+	/* Who has begun has one within bounds. */
+	if (SY_LOAD(d->weight) == old)
+		return 0;
+	weight = credit2_weight(d);
 	if (weight == old)
 		return 0;
 	cv->weight = weight;
@@ -555,15 +560,15 @@ SY_FN enum sy_verdict credit2_consider(const struct sy_policy *p, const struct s
 SY_FN u64 credit2_reset_due(const struct sy_policy *p, const struct sy_queue *q,
 			    const struct sy_vcpu *v, const struct sy_vcpu *next)
 {
-	s64 debt_ns = -credit2_credit_ns(p, q, v);
-	s64 floor_ns = credit2_ns(p, CREDIT2_FLOOR_NS);
-	s64 unit_ns = credit2_unit_ns(p);
+	s64 debt_ns = -credit2_credit_ns(p, q, v), floor_ns, unit_ns;
 
 	if (debt_ns < 0)
 		return 0;
 	if (SY_CHOICE(p, CREDIT2_RESET) == CREDIT2_RESET_MOST_CREDIT && next &&
 	    credit2_credit_ns(p, q, next) > 0)
 		return 0;
+	floor_ns = credit2_ns(p, CREDIT2_FLOOR_NS);
+	unit_ns = credit2_unit_ns(p);
 	if (debt_ns > unit_ns || (floor_ns && debt_ns >= floor_ns))
 		return 1 + (u64)debt_ns / (u64)unit_ns;
 	return 1;

@@ -300,9 +300,13 @@ ENGINE_HOT int engine_reset_if_due(ENGINE, u32 pcpu, u32 chosen, u64 now)
 	u32 queue = host_pcpu(e, pcpu)->queue, requests, i;
 	struct engine_queue *q = host_queue(e, queue);
 	struct engine_vcpu *v = host_vcpu(e, chosen);
-	u64 units = sy_reset_due(host_policy(e), &q->state, &v->state,
-				 engine_state_or_null(e, engine_first_waiting(e, queue)));
+	u64 units;
 
+	/* Mostly none is due, whoever waits. */
+	if (!sy_reset_due(host_policy(e), &q->state, &v->state, 0))
+		return 0;
+	units = sy_reset_due(host_policy(e), &q->state, &v->state,
+			     engine_state_or_null(e, engine_first_waiting(e, queue)));
 	if (!units)
 		return 0;
 	host_notes(e, ENGINE_RESETS, pcpu, chosen, units);

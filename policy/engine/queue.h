@@ -348,7 +348,7 @@ ENGINE_CALL int engine_answer_charge(ENGINE, u32 vcpu, u32 requests, u64 now)
 }
 
 /* Charges who runs on the pCPU up to now, which is later than the last time; what the policy asked for that one. */
-ENGINE_CALL u32 engine_charge_due(ENGINE, u32 pcpu, u64 now)
+ENGINE_HOT u32 engine_charge_due(ENGINE, u32 pcpu, u64 now)
 {
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct engine_vcpu *v = host_vcpu(e, c->current);

@@ -476,19 +476,37 @@ HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 
 /*
  * A timer is never stopped: that would wait for its callback, which may wait for a lock. Whoever is
- * called too early sees that nothing is due yet. The kernel may want memory to set one and not have it.
+ * called too early sees that nothing is due yet. The kernel may want memory to set one and not have it. now: the time; 0: that
+ * is not known.
  */
 HOST_FN bool start_timer(void *map, u32 key, u64 at_ns, u64 now, u64 flags)
 {
 	struct timer *timer = bpf_map_lookup_elem(map, &key);
 
+	if (!now)
+		now = bpf_ktime_get_ns();
 	return timer && !bpf_timer_start(&timer->timer, sy_max(at_ns, now + SOONEST_NS), BPF_F_TIMER_ABS | flags);
+}
+
+/*
+ * Sets it to when something is due (0: nothing is), unless it fires early enough anyway: *armed_ns is when it fires, 0: it
+ * does not. It is written before: see pcpu_timer(). Whether nothing is forgotten.
+ */
+HOST_FN bool arm_timer(void *map, u32 key, u64 *armed_ns, u64 due_ns, u64 late_ns, u64 now, u64 flags)
+{
+	if (!due_ns || (*armed_ns && *armed_ns <= due_ns + late_ns))
+		return true;
+	*armed_ns = due_ns;
+	if (start_timer(map, key, due_ns, now, flags))
+		return true;
+	*armed_ns = 0;
+	return false;
 }
 
 /* By a timer of its own, which serves all; started anew it would be put off. */
 HOST_FN void arm_later(void)
 {
-	if (__sync_lock_test_and_set(&later, LATER_SET) != LATER_SET && !start_timer(&later_timer, 0, 0, bpf_ktime_get_ns(), 0))
+	if (__sync_lock_test_and_set(&later, LATER_SET) != LATER_SET && !start_timer(&later_timer, 0, 0, 0, 0))
 		later = LATER_FAILED;
 }
 
@@ -510,7 +528,7 @@ HOST_FN void arm_round(void)
 
 	if (sample_due_ns && (!due_ns || sample_due_ns < due_ns))
 		due_ns = sample_due_ns;
-	if (!due_ns || start_timer(&round_timer, 0, due_ns, bpf_ktime_get_ns(), 0))
+	if (!due_ns || start_timer(&round_timer, 0, due_ns, 0, 0))
 		return;
 	untimed_round = 1;
 	arm_later();
@@ -520,14 +538,9 @@ HOST_FN void arm_round(void)
 HOST_FN void arm_vcpu(u32 vcpu)
 {
 	struct vcpu *v = vcpu_at(vcpu);
-	u64 due_ns = v->timer_ns;
 
-	if (!due_ns || (v->armed_ns && v->armed_ns <= due_ns))
+	if (arm_timer(&vcpu_timers, vcpu, &v->armed_ns, v->timer_ns, 0, 0, 0))
 		return;
-	v->armed_ns = due_ns;
-	if (start_timer(&vcpu_timers, vcpu, due_ns, bpf_ktime_get_ns(), 0))
-		return;
-	v->armed_ns = 0;
 	set_bit_of(word_of(untimed_vcpus, vcpu / 64), vcpu, true);
 	arm_later();
 }
@@ -536,14 +549,9 @@ HOST_FN void arm_vcpu(u32 vcpu)
 HOST_FN void arm_domain(u32 domain)
 {
 	struct domain *d = domain_at(domain);
-	u64 due_ns = d->timer_ns;
 
-	if (!due_ns || (d->armed_ns && d->armed_ns <= due_ns))
+	if (arm_timer(&domain_timers, domain, &d->armed_ns, d->timer_ns, 0, 0, 0))
 		return;
-	d->armed_ns = due_ns;
-	if (start_timer(&domain_timers, domain, due_ns, bpf_ktime_get_ns(), 0))
-		return;
-	d->armed_ns = 0;
 	set_bit_of(word_of(untimed_domains, domain / 64), domain, true);
 	arm_later();
 }

@@ -141,18 +141,12 @@ static __always_inline u64 due_at(const struct pcpu *c)
 	return tick_ns && (!end_ns || tick_ns < end_ns) ? tick_ns : end_ns;
 }
 
-/* With the lock of its queue held: sets the timer of this pCPU, unless it fires early enough anyway. */
+/* With the lock of its queue held. One that could not be set is tried again by the next call. */
 static __always_inline void arm(u32 pcpu, u64 now)
 {
 	struct pcpu *c = pcpu_at(pcpu);
-	u64 due_ns = due_at(c);
 
-	if (!due_ns || (c->armed_ns && c->armed_ns <= due_ns + LATE_NS))
-		return;
-	c->armed_ns = due_ns;
-	/* One that could not be set is tried again by the next call. */
-	if (!start_timer(&pcpu_timers, pcpu, due_ns, now, BPF_F_TIMER_CPU_PIN))
-		c->armed_ns = 0;
+	arm_timer(&pcpu_timers, pcpu, &c->armed_ns, due_at(c), LATE_NS, now, BPF_F_TIMER_CPU_PIN);
 }
 
 static __always_inline struct thread *thread_of(struct task_struct *p)

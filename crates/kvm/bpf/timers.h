@@ -63,7 +63,7 @@ static int pcpu_timer(void *map, u32 *key, struct timer *timer)
 	u64 *armed_ns = &pcpu_at(*key)->armed_ns, due_ns = SAFELY(time_passed(*key)), now_ns;
 
 	while (due_ns && can_loop) {
-		if (!start_timer(&pcpu_timers, *key, due_ns, bpf_ktime_get_ns(), BPF_F_TIMER_CPU_PIN)) {
+		if (!start_timer(&pcpu_timers, *key, due_ns, 0, BPF_F_TIMER_CPU_PIN)) {
 			*armed_ns = 0;
 			break;
 		}

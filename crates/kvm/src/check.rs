@@ -18,7 +18,7 @@ use crate::host::{GROUPS, cpus, verify};
 const FUNCTIONS: [&str; 13] = [
     "bpf_local_irq_restore",
     "bpf_local_irq_save",
-    "bpf_task_from_pid",
+    "bpf_task_acquire",
     "bpf_task_release",
     "scx_bpf_create_dsq",
     "scx_bpf_dsq_insert",

@@ -180,6 +180,18 @@ HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word);
 
 /* The pCPU calls engine_choose() soon; once for each call of this. */
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu);
+/*
+ * The same of an occupied pCPU if what runs there makes room for vCPUs: now, or once it has had its part; whether it does.
+ * Who has such, as others.h says, defines HOST_OTHERS.
+ */
+HOST_FN bool host_interrupt_other(struct engine *e, u32 pcpu, u64 now);
+
+#ifndef HOST_OTHERS
+HOST_FN bool host_interrupt_other(struct engine *e, u32 pcpu, u64 now)
+{
+	return false;
+}
+#endif
 /* engine_balance() of this queue soon; once is enough. */
 HOST_FN void host_balance(struct engine *e, u32 queue);
 /* engine_vcpu_timer() at sy_vcpu_timer_ns(), or at no time if that is 0. */

@@ -10,9 +10,10 @@
  * Turns. On each pCPU the other tasks together and the vCPUs together get equal parts of the time, if both want it, or
  * such as the host's control groups ask for: what the ones have run beyond that the others have before they run again.
  * Nothing is saved up while there is nobody to use it, so that a task that wakes runs at once, unless tasks like it
- * have just had the pCPU for long. A kernel thread that wakes always runs at once; of several that wake on a pCPU at
- * the same moment each waits for the one before it, though another pCPU becomes idle meanwhile: they are in the
- * kernel's own queue of that pCPU.
+ * have just had the pCPU for long. A vCPU that comes into its queue interrupts a task on one of that queue's pCPUs once
+ * these have run ENGINE_OTHERS_LEAD_NS beyond their part there, but no kernel thread: one that wakes always runs at once;
+ * of several that wake on a pCPU at the same moment each waits for the one before it, though another pCPU becomes idle
+ * meanwhile: they are in the kernel's own queue of that pCPU.
  *
  * Who has such tasks keeps these structs and the lines, and calls this beside the engine, which knows no more of them
  * than engine_occupy(). Nothing here takes a lock: a pCPU's turns and a task are changed by one pCPU at a time, and a
@@ -27,6 +28,8 @@
 #define ENGINE_OTHER_SLICE_NS (3 * SY_MS)
 /* What counts at most of the time that these have run on a pCPU; the longest that its vCPUs have it then, if parts are equal. */
 #define ENGINE_OTHERS_AHEAD_MAX_NS (4 * ENGINE_OTHER_SLICE_NS)
+/* What other tasks are ahead by at least where a vCPU interrupts one: about what EEVDF lets who runs go on for (base_slice_ns). */
+#define ENGINE_OTHERS_LEAD_NS (700 * SY_US)
 /* The vCPUs' part by that of the other tasks, in 1/1024: equal ones, and up to where they are told apart. */
 #define ENGINE_PARTS_EQUAL 1024
 #define ENGINE_PARTS_MIN (ENGINE_PARTS_EQUAL / 8)
@@ -50,11 +53,15 @@ struct engine_other {
 	u8 is_known; /* 1: it has been in one */
 };
 
-/* Of a pCPU: how long its vCPUs had it for them when one began or stopped last, when that was, and whether one runs. */
+/*
+ * Of a pCPU: how long its vCPUs had it for them when one began or stopped last, when that was, whether one runs, and
+ * whether a vCPU may interrupt it.
+ */
 struct engine_turns {
 	u64 ahead_ns;
 	u64 changed_ns;
 	u32 run;
+	u32 yields;
 };
 
 /* The time of vCPUs that stands against this of other tasks. */
@@ -104,12 +111,29 @@ ENGINE_OTHER_FN bool engine_other_interrupts(const struct engine_pcpu *c)
 	return !c->occupied;
 }
 
+/*
+ * When the one that runs there makes room for a vCPU that waits, if it is still at it; 0: it does not. The pCPU may be
+ * another than that of who asks: a hint.
+ */
+ENGINE_OTHER_FN u64 engine_other_yields_at(const struct engine_turns *turns, u32 parts, u64 now)
+{
+	u64 ahead_ns = engine_others_ahead_ns(turns, parts, now);
+
+	if (!turns->run || !turns->yields)
+		return 0;
+	if (ahead_ns >= ENGINE_OTHERS_LEAD_NS)
+		return now;
+	parts = (u32)sy_max(parts, ENGINE_PARTS_MIN);
+	return now + ((ENGINE_OTHERS_LEAD_NS - ahead_ns) * ENGINE_PARTS_EQUAL + parts - 1) / parts;
+}
+
 /* `line`: the task's. */
 ENGINE_OTHER_FN void engine_other_starts(struct engine_turns *turns, u32 parts, struct engine_line *line,
-					 const struct engine_other *other, u64 now)
+					 const struct engine_other *other, bool is_kernel, u64 now)
 {
 	if ((s64)(other->time_ns - line->time_ns) > 0)
 		line->time_ns = other->time_ns;
+	turns->yields = !is_kernel;
 	engine_others_change(turns, parts, true, now);
 }
 

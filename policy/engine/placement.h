@@ -338,6 +338,25 @@ ENGINE_FN u32 engine_interrupt_lesser(struct engine *e, u32 vcpu, u64 now)
 	return ENGINE_NOT_FOUND;
 }
 
+/* What is no vCPU makes room for the waiting one on a pCPU of its queue, its last one first. */
+ENGINE_CALL bool engine_interrupt_other(ENGINE, u32 vcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	struct engine_queue *q = host_queue(e, v->queue);
+	u32 pcpu = v->state.pcpu, next = q->first_pcpu;
+
+	if (!q->occupied)
+		return false;
+	do {
+		if (host_pcpu(e, pcpu)->occupied && engine_may_use(e, vcpu, pcpu) && host_interrupt_other(e, pcpu, now)) {
+			host_notes(e, ENGINE_INTERRUPTS, pcpu, SY_NONE, 0);
+			return true;
+		}
+		pcpu = next++;
+	} while (host_goes_on(e) && pcpu < q->end_pcpu);
+	return false;
+}
+
 /* SY_STEP_ALL_IDLE */
 ENGINE_CALL bool engine_interrupt_all_idle(ENGINE, u32 vcpu, u32 from, u32 end)
 {
@@ -416,6 +435,8 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 	}
 	if (found == ENGINE_NOT_FOUND && plan & SY_STEPS_LESSER)
 		found = engine_interrupt_lesser(e, vcpu, now);
+	if (found == ENGINE_NOT_FOUND && engine_interrupt_other(e, vcpu, now))
+		found = ENGINE_FOUND;
 	return found;
 }
 

@@ -38,9 +38,25 @@ static __always_inline u32 lines_count(void)
 	return line_of(pcpus_count - 1) + 1;
 }
 
-static __always_inline void start_other(struct pcpu *c, const struct thread *t, u64 now)
+HOST_FN bool host_interrupt_other(struct engine *e, u32 pcpu, u64 now)
 {
-	engine_other_starts(&c->others, parts_now(), line_at(t->other.line), &t->other, now);
+	struct pcpu *c = pcpu_at(pcpu);
+	u64 at_ns = engine_other_yields_at(&c->others, parts_now(), now);
+
+	if (!at_ns)
+		return false;
+	if (at_ns <= now) {
+		scx_bpf_kick_cpu(kernel_cpu(pcpu), SCX_KICK_PREEMPT);
+	} else {
+		c->slice_end_ns = at_ns;
+		arm(pcpu, now);
+	}
+	return true;
+}
+
+static __always_inline void start_other(struct pcpu *c, const struct task_struct *p, const struct thread *t, u64 now)
+{
+	engine_other_starts(&c->others, parts_now(), line_at(t->other.line), &t->other, p->flags & PF_KTHREAD, now);
 }
 
 static __always_inline void stop_other(struct pcpu *c, struct task_struct *p, struct thread *t, u64 now)

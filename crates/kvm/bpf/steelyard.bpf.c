@@ -42,6 +42,7 @@
 #define ENGINE_CALL __weak __noinline
 #define HOST_LOCKS
 #define HOST_NOTES
+#define HOST_OTHERS
 #include "engine/measure.h"
 #include "engine/others.h"
 #include "state.h"
@@ -103,7 +104,6 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 #include "host.h"
 #include "engine/engine.h"
 #include "vcpus.h"
-#include "others.h"
 
 /* With the lock of the queue held: its time of this call, which never goes back. */
 static __always_inline u64 time_since(u32 queue, u64 now)
@@ -148,6 +148,8 @@ static __always_inline void arm(u32 pcpu, u64 now)
 
 	arm_timer(&pcpu_timers, pcpu, &c->armed_ns, due_at(c), LATE_NS, now, BPF_F_TIMER_CPU_PIN);
 }
+
+#include "others.h"
 
 static __always_inline struct thread *thread_of(struct task_struct *p)
 {
@@ -504,7 +506,7 @@ void BPF_PROG(steelyard_running, struct task_struct *p)
 		return;
 	if (vcpu == SY_NONE) {
 		if (t)
-			start_other(pcpu_at(pcpu), t, bpf_ktime_get_ns());
+			start_other(pcpu_at(pcpu), p, t, bpf_ktime_get_ns());
 		if (!c->occupied)
 			occupy(pcpu, SY_NONE);
 	} else if (c->current != vcpu && vcpu_at(vcpu)->unasked) {

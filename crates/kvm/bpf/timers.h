@@ -38,6 +38,10 @@ __weak __noinline u64 time_passed(u32 pcpu)
 	}
 	if (c->slice_end_ns && now >= c->slice_end_ns) {
 		c->slice_end_ns = 0;
+		if (c->engine.occupied) {
+			host_interrupt_other(&engine, pcpu, now);
+			goto out;
+		}
 		/* Whoever comes now most likely has as long. */
 		expected_ns = now + c->slice_ns + LATE_NS;
 		/* Asked for already, it may not have been heard. */
@@ -46,6 +50,7 @@ __weak __noinline u64 time_passed(u32 pcpu)
 		else
 			engine_interrupt(&engine, pcpu);
 	}
+out:
 	due_ns = due_at(c);
 	if (!due_ns || (expected_ns && expected_ns < due_ns))
 		due_ns = expected_ns;

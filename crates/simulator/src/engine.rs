@@ -139,6 +139,7 @@ pub(crate) struct Turns {
     ahead_ns: u64,
     changed_ns: u64,
     run: u32,
+    yields: u32,
 }
 
 impl Turns {
@@ -148,9 +149,15 @@ impl Turns {
         unsafe { simulated_vcpus_turn_ns(self, waits, goes_on, now) }
     }
 
-    pub fn start(&mut self, line: &mut Line, other: &Other, now: u64) {
+    /// When the task that runs there makes room for a vCPU that waits; 0: it does not.
+    pub fn yields_at(&self, now: u64) -> u64 {
+        // SAFETY: it only reads.
+        unsafe { simulated_other_yields_at(self, now) }
+    }
+
+    pub fn start(&mut self, line: &mut Line, other: &Other, is_kernel: bool, now: u64) {
         // SAFETY: it changes the first two and keeps nothing.
-        unsafe { simulated_other_starts(self, line, other, now) }
+        unsafe { simulated_other_starts(self, line, other, is_kernel, now) }
     }
 
     pub fn stop(&mut self, other: &mut Other, weight: u64, now: u64) {
@@ -240,7 +247,7 @@ impl Default for Host {
 include!(concat!(env!("OUT_DIR"), "/facts.rs"));
 twin!(FACTS, Line, "engine_line": time_ns);
 twin!(FACTS, Other, "engine_other": time_ns, line, is_known);
-twin!(FACTS, Turns, "engine_turns": ahead_ns, changed_ns, run);
+twin!(FACTS, Turns, "engine_turns": ahead_ns, changed_ns, run, yields);
 type WaitingVcpu = Waiting<VcpuNumber>;
 twin!(FACTS, WaitingVcpu, "waiting": key, who = "vcpu");
 twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
@@ -303,7 +310,14 @@ pub(crate) fn calls(policy: &Parameters) -> &'static Calls {
 unsafe extern "C" {
     fn simulated_vcpus_turn_ns(turns: &Turns, waits: bool, goes_on: bool, now: u64) -> u64;
     fn simulated_other_interrupts(pcpu: &Pcpu) -> bool;
-    fn simulated_other_starts(turns: &mut Turns, line: &mut Line, other: &Other, now: u64);
+    fn simulated_other_yields_at(turns: &Turns, now: u64) -> u64;
+    fn simulated_other_starts(
+        turns: &mut Turns,
+        line: &mut Line,
+        other: &Other,
+        is_kernel: bool,
+        now: u64,
+    );
     fn simulated_other_stops(turns: &mut Turns, other: &mut Other, weight: u64, now: u64);
     fn simulated_other_joins(other: &mut Other, from: &Line, to: &Line, line: u32, weight: u64);
 }

@@ -127,6 +127,7 @@ void facts(void)
 	FIELD(engine_turns, ahead_ns);
 	FIELD(engine_turns, changed_ns);
 	FIELD(engine_turns, run);
+	FIELD(engine_turns, yields);
 
 	SIZE(waiting);
 	FIELD(waiting, key);

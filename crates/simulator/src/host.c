@@ -6,6 +6,7 @@
  * It is compiled for each discipline (build.rs), SIMULATED_DISCIPLINE: what any other would do is left out.
  */
 #include "types.h"
+#define HOST_OTHERS
 #include "engine/host.h"
 
 struct waiting {
@@ -74,6 +75,7 @@ void simulated_change_queue(void *simulation, u32 vcpu, u32 from, u32 to);
 void simulated_account_first(void *simulation, u32 place);
 void simulated_set_idle(void *simulation, u32 pcpu, bool idle);
 void simulated_interrupt(void *simulation, u32 pcpu);
+bool simulated_interrupt_other(void *simulation, u32 pcpu, u64 now);
 void simulated_balance(void *simulation, u32 queue);
 void simulated_vcpu_timer(void *simulation, u32 vcpu);
 void simulated_domain_timer(void *simulation, u32 domain);
@@ -252,6 +254,11 @@ HOST_FN u64 host_preferred_pcpus(struct engine *e, u32 vcpu, u32 word)
 HOST_FN void host_interrupt(struct engine *e, u32 pcpu)
 {
 	simulated_interrupt(host_of(e)->simulation, pcpu);
+}
+
+HOST_FN bool host_interrupt_other(struct engine *e, u32 pcpu, u64 now)
+{
+	return simulated_interrupt_other(host_of(e)->simulation, pcpu, now);
 }
 
 HOST_FN void host_balance(struct engine *e, u32 queue)

@@ -13,10 +13,15 @@ bool simulated_other_interrupts(const struct engine_pcpu *pcpu)
 	return engine_other_interrupts(pcpu);
 }
 
-void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,
-			    const struct engine_other *other, u64 now)
+u64 simulated_other_yields_at(const struct engine_turns *turns, u64 now)
 {
-	engine_other_starts(turns, ENGINE_PARTS_EQUAL, line, other, now);
+	return engine_other_yields_at(turns, ENGINE_PARTS_EQUAL, now);
+}
+
+void simulated_other_starts(struct engine_turns *turns, struct engine_line *line,
+			    const struct engine_other *other, bool is_kernel, u64 now)
+{
+	engine_other_starts(turns, ENGINE_PARTS_EQUAL, line, other, is_kernel, now);
 }
 
 void simulated_other_stops(struct engine_turns *turns, struct engine_other *other, u64 weight,

@@ -692,6 +692,32 @@ fn who_is_interrupted_all_the_time_lets_others_run() {
     }
 }
 
+/// A vCPU that wakes interrupts a busy task once tasks have had 0.7 ms more than their part, but no kernel thread: of
+/// both beginning together it waits that long, and never again, as it sleeps for more than it computes.
+#[test]
+fn a_vcpu_that_wakes_interrupts_who_is_ahead() {
+    let naps =
+        Busy { compute: Nanoseconds(500_000), sleep: Nanoseconds(2_000_000), ..Busy::default() };
+    let waits = |policy: &str, kernel| {
+        let setup = Setup {
+            host: Host { costs: no_costs(), ..Host::with_pcpus(1) },
+            domains: vec![
+                tasks_of_the_host("busy", 1, HostTasks { priority: 120, kernel }),
+                Domain::new("naps", 1).with_task(1, naps.clone()),
+            ],
+        };
+        let mut simulation = Simulation::new(&setup, &Policy::named(policy).unwrap(), 1).unwrap();
+        simulation.run_until(S);
+        let run = simulation.measure();
+        let time = &run.domains[1].time;
+        (time.waited_ns, time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns))
+    };
+    for policy in ["credit", "credit2", "fair+app-slice", "sedf", "poise"] {
+        assert_eq!(waits(policy, false), (700_000, 700_000), "{policy}");
+        assert!(waits(policy, true).1 > 2 * MS, "{policy}");
+    }
+}
+
 /// A tick that finds a task of the host is made up for: credit's BOOST, which ends at a tick, does not last.
 #[test]
 fn ticks_that_find_something_else_are_made_up_for() {

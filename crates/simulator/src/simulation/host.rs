@@ -364,6 +364,9 @@ mod operations {
                 simulation.interrupted.push(pcpu);
             }
         }
+        fn simulated_interrupt_other(simulation, pcpu: PcpuNumber, now: u64) -> bool {
+            simulation.interrupt_other(pcpu, now)
+        }
         fn simulated_balance(simulation, queue: QueueNumber) {
             if !simulation.unbalanced.contains(&queue) {
                 simulation.unbalanced.push_back(queue);

@@ -263,6 +263,23 @@ impl Simulation {
         }
     }
 
+    /// A vCPU that waits would have this pCPU; whether it gets it, now or soon.
+    pub(super) fn interrupt_other(&mut self, pcpu: PcpuNumber, now: u64) -> bool {
+        if self.others.is_empty() || !self.is_other(self.pcpus[pcpu].runs) {
+            return false;
+        }
+        match self.others.turns[pcpu.0 as usize].engine.yields_at(now) {
+            0 => return false,
+            at if at <= now => self.ask(pcpu),
+            at => {
+                let end_ns = &mut self.pcpus[pcpu].slice_end_ns;
+                *end_ns = (*end_ns).min(at - EPOCH_NS);
+                self.arm(pcpu);
+            }
+        }
+        true
+    }
+
     /// The pCPU chooses among those tasks and the vCPUs.
     #[inline(never)] // Most hosts have none of them.
     pub(super) fn dispatch(&mut self, pcpu: PcpuNumber) {
@@ -374,7 +391,8 @@ impl Simulation {
             u64::MAX
         } else {
             let line = &mut lines[other.engine.line as usize].engine;
-            turns[pcpu.0 as usize].engine.start(line, &other.engine, now);
+            let is_kernel = other.class == Class::Kernel;
+            turns[pcpu.0 as usize].engine.start(line, &other.engine, is_kernel, now);
             slice_end_ns
         };
         self.arm(pcpu);

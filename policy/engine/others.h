@@ -10,9 +10,9 @@
  * Turns. On each pCPU the other tasks together and the vCPUs together get equal parts of the time, if both want it, or
  * such as the host's control groups ask for: what the ones have run beyond that the others have before they run again.
  * Nothing is saved up while there is nobody to use it, so that a task that wakes runs at once, unless tasks like it
- * have just had the pCPU for long. A vCPU that comes into its queue interrupts a task on one of that queue's pCPUs once
- * these have run ENGINE_OTHERS_LEAD_NS beyond their part there, but no kernel thread: one that wakes always runs at once;
- * of several that wake on a pCPU at the same moment each waits for the one before it, though another pCPU becomes idle
+ * have just had the pCPU for long. A vCPU that wakes interrupts a task on one of its queue's pCPUs once these have run
+ * ENGINE_OTHERS_LEAD_NS beyond their part there, but no kernel thread: one of those that wakes always runs at once; of
+ * several that wake on a pCPU at the same moment each waits for the one before it, though another pCPU becomes idle
  * meanwhile: they are in the kernel's own queue of that pCPU.
  *
  * Who has such tasks keeps these structs and the lines, and calls this beside the engine, which knows no more of them

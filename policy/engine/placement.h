@@ -338,14 +338,14 @@ ENGINE_FN u32 engine_interrupt_lesser(struct engine *e, u32 vcpu, u64 now)
 	return ENGINE_NOT_FOUND;
 }
 
-/* What is no vCPU makes room for the waiting one on a pCPU of its queue, its last one first. */
+/* What is no vCPU makes room for one that has woken on a pCPU of its queue, its last one first. */
 ENGINE_CALL bool engine_interrupt_other(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	struct engine_queue *q = host_queue(e, v->queue);
 	u32 pcpu = v->state.pcpu, next = q->first_pcpu;
 
-	if (!q->occupied)
+	if (!q->occupied || !v->woken)
 		return false;
 	do {
 		if (host_pcpu(e, pcpu)->occupied && engine_may_use(e, vcpu, pcpu) && host_interrupt_other(e, pcpu, now)) {

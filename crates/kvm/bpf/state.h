@@ -55,6 +55,7 @@ struct vcpu {
 /* A thread of the host's, as other tasks have it too. */
 struct thread {
 	u32 vcpu; /* its number plus 1; 0: it is none */
+	u32 runs_guest; /* 1: a tick has found it at that */
 	struct engine_other other;
 };
 

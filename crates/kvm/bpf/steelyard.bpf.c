@@ -429,7 +429,7 @@ void BPF_PROG(steelyard_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (vcpu == SY_NONE) {
-		if (t && !must_stay(p) && looks_like_vcpu(p)) {
+		if (t && !must_stay(p) && (t->runs_guest || looks_like_vcpu(p))) {
 			vcpu = adopt(p, cgroup_weight(p));
 			t->vcpu = vcpu + 1;
 		}
@@ -533,6 +533,16 @@ void BPF_PROG(steelyard_stopping, struct task_struct *p, bool runnable)
 	vcpu_at(vcpu)->unasked = 1;
 	if (pcpu != SY_NONE && pcpu_at(pcpu)->engine.current == vcpu)
 		occupy(pcpu, vcpu);
+}
+
+/* A vCPU that always sleeps outside its ioctl, and is never preempted in there, is known by this. */
+SEC("struct_ops/steelyard_tick")
+void BPF_PROG(steelyard_tick, struct task_struct *p)
+{
+	struct thread *t = NULL;
+
+	if (looks_like_vcpu(p) && vcpu_or_thread(p, &t) == SY_NONE && t)
+		t->runs_guest = 1;
 }
 
 SEC("struct_ops/steelyard_quiescent")
@@ -725,6 +735,7 @@ struct sched_ext_ops steelyard_ops = {
 	.dispatch = (void *)steelyard_dispatch,
 	.running = (void *)steelyard_running,
 	.stopping = (void *)steelyard_stopping,
+	.tick = (void *)steelyard_tick,
 	.quiescent = (void *)steelyard_quiescent,
 	.yield = (void *)steelyard_yield,
 	.set_cpumask = (void *)steelyard_set_cpumask,

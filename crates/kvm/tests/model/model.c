@@ -263,6 +263,7 @@ static void do_tick(struct fiber *f)
 	if (!t)
 		return;
 	update_current(&rqs[f->cpu]);
+	CALL(CALL_NONE, f->cpu, t, steelyard_tick(&t->seen));
 	if (!t->seen.scx.slice)
 		reschedule(&rqs[f->cpu]);
 	unlock_rq(f->cpu);

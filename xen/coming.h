@@ -124,7 +124,7 @@ static void *cf_check steelyard_alloc_udata(const struct scheduler *ops, struct 
 		xfree(v);
 		return NULL;
 	}
-	init_timer(&v->timer, vcpu_timer, v, smp_processor_id());
+	init_timer(&v->timer, calls->vcpu_timer, v, smp_processor_id());
 	return v;
 }
 
@@ -286,7 +286,7 @@ static int number_host(struct host *h)
 	h->waited = h->idle + h->words;
 	h->lesser = h->waited + h->words;
 	for (i = 0; i < e->pcpus; i++)
-		init_timer(&h->pcpu[i].tick, tick_timer, &h->pcpu[i], smp_processor_id());
+		init_timer(&h->pcpu[i].tick, calls->tick, &h->pcpu[i], smp_processor_id());
 	return 0;
 }
 
@@ -332,7 +332,7 @@ static int begin_host(struct host *h)
 	init_timer(&h->sample, sample_timer, h, smp_processor_id());
 	h->engine.began_ns = NOW();
 	engine_begin(&h->engine);
-	begin_queues(h, later_timer);
+	begin_queues(h, calls->later);
 	begin_choices(h);
 	repeat(h, NOW());
 	return 0;

@@ -104,7 +104,7 @@ struct host {
 };
 
 /* Read without a lock; dom0 may change its parameters, which are single words, at any time. */
-static struct sy_policy __read_mostly policy;
+extern struct sy_policy steelyard_policy;
 
 /*
  * Nothing happens sooner than this after what asks for it, whatever the parameters say: a pCPU whose
@@ -152,7 +152,11 @@ HOST_FN u32 host_zero(struct engine *e)
 
 HOST_FN const struct sy_policy *host_policy(struct engine *e)
 {
-	return &policy;
+#ifdef STEELYARD_DISCIPLINE
+	if (steelyard_policy.discipline != STEELYARD_DISCIPLINE)
+		__builtin_unreachable();
+#endif
+	return &steelyard_policy;
 }
 
 /* Null: there is none of this number, for which the table may have no room. */

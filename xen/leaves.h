@@ -345,9 +345,9 @@ static int __init cf_check steelyard_hypfs_init(void)
 	hypfs_add_leaf(&steelyard_dir, &policy_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &statistics_leaf, true);
 	hypfs_add_leaf(&steelyard_dir, &settings_leaf, true);
-	if (sy_wants_packets(&policy))
+	if (sy_wants_packets(&steelyard_policy))
 		hypfs_add_leaf(&steelyard_dir, &packets_leaf, true);
-	if (sy_wants_offered(&policy))
+	if (sy_wants_offered(&steelyard_policy))
 		hypfs_add_leaf(&steelyard_dir, &loads_leaf, true);
 	hypfs_add_dir(&steelyard_dir, &parameters_dir, true);
 	for_each_parameter(add_parameter, NULL);

@@ -101,7 +101,7 @@ HOST_FN u32 host_queue_at(struct engine *e, u32 pcpu)
  * Who holds a queue's lock may look at whatever the tables had when that was taken. After this nobody does any more, and
  * what has been taken out of them can be freed.
  */
-static void let_pass(struct host *h)
+static inline void let_pass(struct host *h)
 {
 	u32 queue;
 

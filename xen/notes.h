@@ -40,17 +40,17 @@ static bool is_noted(void)
 }
 
 /* Whether it is boosted hangs on time, credits and summons: it is looked at where one of them may have changed that. */
-static void note_boost(struct host_vcpu *v)
+static inline void note_boost(struct host_vcpu *v)
 {
 	bool boosted;
 
 	if (!is_noted())
 		return;
-	boosted = sy_boosted(&policy, &v->engine.state);
+	boosted = sy_boosted(host_policy(&v->domain->host->engine), &v->engine.state);
 	if (boosted == v->noted_boosted)
 		return;
 	v->noted_boosted = boosted;
-	NOTE(boost, noted(v), boosted, sy_class(&policy, &v->engine.state));
+	NOTE(boost, noted(v), boosted, sy_class(host_policy(&v->domain->host->engine), &v->engine.state));
 }
 
 /* What the engine counts, as it tells it; `number` as there. A new kind of these needs a place here. */

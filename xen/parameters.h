@@ -19,7 +19,7 @@ static char *__init next_part(char **text, char separator)
 	return part;
 }
 
-/* Adds a governor with its defaults to `policy`, whose discipline is described. */
+/* Adds a governor with its defaults to `steelyard_policy`, whose discipline is described. */
 static int __init add_governor(const char *name, const struct sy_description *discipline)
 {
 	const struct sy_description *governor;
@@ -30,18 +30,18 @@ static int __init add_governor(const char *name, const struct sy_description *di
 	if (g == SY_GOVERNORS)
 		return -EINVAL;
 	governor = sy_governors[g];
-	if (!(governor->disciplines & 1 << policy.discipline)) {
+	if (!(governor->disciplines & 1 << steelyard_policy.discipline)) {
 		printk(XENLOG_ERR "steelyard: %s has no meaning for %s: %s\n", governor->name,
 		       discipline->name, governor->reason);
 		return -EINVAL;
 	}
-	policy.governors |= 1 << g;
+	steelyard_policy.governors |= 1 << g;
 	for (i = 0; i < governor->parameters; i++)
-		policy.governor_parameter[g][i] = governor->parameter[i].value[0];
+		steelyard_policy.governor_parameter[g][i] = governor->parameter[i].value[0];
 	return 0;
 }
 
-/* Sets `policy` to the defaults of the one named. */
+/* Sets `steelyard_policy` to the defaults of the one named. */
 static int __init policy_by_name(const char *name)
 {
 	char text[sizeof(policy_name)], *rest = text, *vintage, *part;
@@ -52,12 +52,12 @@ static int __init policy_by_name(const char *name)
 	for (i = 0; i < SY_PUBLISHED; i++)
 		if (!strcmp(name, sy_published[i].name))
 			safe_strcpy(text, sy_published[i].meaning);
-	memset(&policy, 0, sizeof(policy));
+	memset(&steelyard_policy, 0, sizeof(steelyard_policy));
 	vintage = next_part(&rest, '+');
 	part = next_part(&vintage, '@');
 	for (i = 0; part && i < SY_DISCIPLINES; i++) {
 		if (!strcmp(part, sy_disciplines[i]->name)) {
-			policy.discipline = i;
+			steelyard_policy.discipline = i;
 			description = sy_disciplines[i];
 		}
 	}
@@ -69,7 +69,7 @@ static int __init policy_by_name(const char *name)
 	if (chosen == SY_NONE)
 		return -EINVAL;
 	for (i = 0; i < description->parameters; i++)
-		policy.parameter[i] = description->parameter[i].value[chosen];
+		steelyard_policy.parameter[i] = description->parameter[i].value[chosen];
 	while ((part = next_part(&rest, '+'))) {
 		int error = add_governor(part, description);
 
@@ -84,22 +84,22 @@ static bool for_each_parameter(bool (*visit)(const char *name, const struct sy_p
 					     u64 *value, void *data),
 			       void *data)
 {
-	const struct sy_description *description = sy_disciplines[policy.discipline];
+	const struct sy_description *description = sy_disciplines[steelyard_policy.discipline];
 	unsigned int g, i;
 
 	for (i = 0; i < description->parameters; i++)
 		if (visit(description->parameter[i].name, &description->parameter[i],
-			  &policy.parameter[i], data))
+			  &steelyard_policy.parameter[i], data))
 			return true;
 	for (g = 0; g < SY_GOVERNORS; g++) {
-		if (!(policy.governors & 1 << g))
+		if (!(steelyard_policy.governors & 1 << g))
 			continue;
 		description = sy_governors[g];
 		for (i = 0; i < description->parameters; i++) {
 			char name[64];
 
 			snprintf(name, sizeof(name), "%s.%s", description->name, description->parameter[i].name);
-			if (visit(name, &description->parameter[i], &policy.governor_parameter[g][i], data))
+			if (visit(name, &description->parameter[i], &steelyard_policy.governor_parameter[g][i], data))
 				return true;
 		}
 	}

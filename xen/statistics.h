@@ -22,7 +22,7 @@ struct statistics {
 
 static s64 credit(const struct host_vcpu *v)
 {
-	return sy_credit(&policy, &queue_of(v)->engine.state, &v->engine.state);
+	return sy_credit(&steelyard_policy, &queue_of(v)->engine.state, &v->engine.state);
 }
 
 static void statistics_take(const struct host_vcpu *v, struct statistics *s)
@@ -41,8 +41,8 @@ static void statistics_take(const struct host_vcpu *v, struct statistics *s)
 		s->met.worst_wait_ns = max(s->met.worst_wait_ns, since_ns);
 	}
 	s->credit = credit(v);
-	s->class = sy_class_names[sy_class(&policy, &v->engine.state)];
-	s->boosted = sy_boosted(&policy, &v->engine.state);
+	s->class = sy_class_names[sy_class(&steelyard_policy, &v->engine.state)];
+	s->boosted = sy_boosted(&steelyard_policy, &v->engine.state);
 	take(&v->domain->lock);
 	s->weight = d->state.settings.weight;
 	s->weight_now = d->state.weight;

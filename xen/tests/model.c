@@ -11,6 +11,8 @@
  *
  *	model STEPS SEED...
  */
+#define STEELYARD_CALLS any_discipline
+#include "../calls.c"
 #include "../steelyard.c"
 #undef current
 #include "../../policy/tests/random.h"
@@ -161,7 +163,7 @@ static bool asks_idle_first(const struct host_queue *q)
 
 static void note_who_is_asked(void)
 {
-	asked_last_first |= policy.discipline == SY_CREDIT2 && policy.parameter[CREDIT2_WAKE] != CREDIT2_WAKE_IDLE_FIRST;
+	asked_last_first |= steelyard_policy.discipline == SY_CREDIT2 && steelyard_policy.parameter[CREDIT2_WAKE] != CREDIT2_WAKE_IDLE_FIRST;
 }
 
 /* settled: nobody is on the way to anything. */
@@ -223,7 +225,7 @@ static void check_host(unsigned int pool, bool settled)
 			}
 		}
 	}
-	ASSERT(h->account.active == !!sy_account_ns(&policy) && h->sample.active == !!sy_sample_ns(&policy));
+	ASSERT(h->account.active == !!sy_account_ns(&steelyard_policy) && h->sample.active == !!sy_sample_ns(&steelyard_policy));
 	for (i = 0; i < h->engine.pcpus; i++)
 		check_pcpu(h, &h->pcpu[i]);
 	for (i = 0; i < h->engine.queues; i++)

@@ -26,6 +26,7 @@ typedef int64_t s_time_t;
 static void model_failed(const char *what, const char *file, int line);
 
 #define ASSERT(holds) ((holds) ? (void)0 : model_failed(#holds, __FILE__, __LINE__))
+#define BUG() model_failed("BUG()", __FILE__, __LINE__)
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))

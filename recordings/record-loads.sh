@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Makes the loads on which docs/what-if.md measures how far replays are off, and records each by `steelyard
-# record` and by perf at the same time.
+# record` and by perf at the same time, with a description of the host for perf's.
 #
 #   sudo recordings/record-loads.sh STEELYARD DIRECTORY [SECONDS [LOAD...]]
 #
@@ -191,6 +191,7 @@ for name; do
 	recorder=$!
 	stolen=$(steal)
 	chrt -r 1 "$steelyard" record -o "$directory/$name.steelyard" --length "${seconds}s" >"$work/record.log" 2>&1
+	"$steelyard" describe -o "$directory/$name.host.toml"
 	wait "$recorder"
 	kill "${pids[@]}" 2>/dev/null || true
 	wait

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
-use steelyard_recording::{Domain, History, Host, Structure, Vcpu, Wake, Who, qemu};
+use steelyard_recording::{Domain, History, Host, Placement, Structure, Vcpu, Wake, Who, qemu};
 use steelyard_simulator::config::HostTasks;
 use steelyard_simulator::measure::Segment;
 
@@ -269,6 +269,11 @@ impl Follower {
             // kernel's helpers.
             threads.sort_by_key(|ran| (ran.vcpu_number().unwrap_or(u32::MAX), ran.tid));
             let is_virtual_machine = threads.iter().any(|ran| ran.vcpu_number().is_some());
+            if !is_virtual_machine {
+                // They compete with each other, not with the others of their process.
+                let urgent = threads.extract_if(.., |ran| ran.priority() < NICE_LEAST);
+                rest.entry(priority::REAL_TIME).or_default().extend(urgent);
+            }
             let kept = match is_virtual_machine || gotten_ns(&threads) >= least_ns {
                 true => threads.len().min(MAX_THREADS),
                 false => 0,
@@ -307,12 +312,15 @@ impl Follower {
         if !self.prioritised && known.is_none() {
             unseen.push("Niceness: 0 for all.".to_owned());
         }
-        let all = domains.iter().flat_map(|(_, _, threads)| threads);
-        let urgent = all.filter(|ran| ran.priority() < NICE_LEAST).map(|ran| ran.gotten_ns);
-        let urgent_ns: u64 = urgent.sum();
+        let of_machines = domains
+            .iter()
+            .map(|(_, _, threads)| threads)
+            .filter(|threads| threads.iter().any(|ran| ran.vcpu_number().is_some()));
+        let urgent = of_machines.flatten().filter(|ran| ran.priority() < NICE_LEAST);
+        let urgent_ns: u64 = urgent.map(|ran| ran.gotten_ns).sum();
         if urgent_ns > 0 {
             unseen.push(format!(
-                "Real-time threads before all others: with the weight of niceness -20; they used {:.2} % of a CPU.",
+                "Real-time threads of VMs before all others: with the weight of niceness -20; they used {:.2} % of a CPU.",
                 100.0 * urgent_ns as f64 / length_ns.max(1) as f64
             ));
         }
@@ -327,12 +335,17 @@ impl Follower {
             index_of.extend((0..).zip(&threads).map(|(vcpu, ran)| (ran.tid, (index, vcpu))));
             let vcpu = |ran: &Ran<'_>| Vcpu { id: ran.tid.into(), name: ran.thread.name.clone() };
             for (vcpu, ran) in (0..).zip(&threads) {
-                let Some(known) = &known else { break };
+                let who = Who::Vcpu(index, vcpu);
+                let priority = ran.thread.priority;
+                let Some(known) = &known else {
+                    let (groups, pcpus) = (vec![], None);
+                    placements.all.push(Placement { who, priority, groups, pcpus });
+                    continue;
+                };
                 // Threads of many processes are the rest of the host.
                 let pid = if id < REST { id } else { ran.thread.process.unwrap_or(ran.tid) };
                 let thread = (ran.tid, ran.thread.name.as_str(), ran.gotten_ns);
-                let priority = ran.thread.priority;
-                known.place(&mut placements, Who::Vcpu(index, vcpu), thread, pid, priority);
+                known.place(&mut placements, who, thread, pid, priority);
             }
             told.push(Domain {
                 id: id.into(),

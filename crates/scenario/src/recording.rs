@@ -551,7 +551,7 @@ impl Digest {
         let mut processes = self.virtual_machines(figures, &is_vcpu, &mut threads);
         let others = std::mem::take(&mut self.others);
         let mut assumed = std::mem::take(&mut self.all.host.unseen);
-        let held = !self.placements.is_empty();
+        let held = self.held();
         assumed.extend(never_told(&self.all.host.source, held).map(str::to_owned));
         if others.values().any(|other| other.partial) {
             assumed.push(PARTIAL.to_owned());
@@ -633,6 +633,11 @@ impl Digest {
         processes
     }
 
+    /// Whether it was told how threads are held. By perf and Perfetto alone only how urgent they are is told.
+    fn held(&self) -> bool {
+        !matches!(self.all.host.source.as_str(), "perf" | "Perfetto") && !self.placements.is_empty()
+    }
+
     /// Where it was told how threads are held, domains are held so; the groups that there were.
     fn hold(
         &self,
@@ -668,7 +673,7 @@ impl Digest {
         for (index, id) in ids() {
             let Some(process) = processes.get_mut(&id) else { continue };
             let vcpus = vcpus(index, process);
-            if vcpus.is_empty() {
+            if vcpus.is_empty() || !self.held() {
                 continue;
             }
             let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
@@ -680,20 +685,32 @@ impl Digest {
             }
             process.pins = (0..process.times.len() as u32).map(pin).collect();
         }
-        // Beside virtual machines; else they are what is asked about.
+        // Beside virtual machines; else they are what is asked about. Real-time ones are above all either way.
         let source = &self.all.host.source;
         let of_linux = ["Linux", "perf", "Perfetto"].iter().any(|begin| source.starts_with(begin));
-        if of_linux && processes.values().any(|process| process.vcpus > 0) {
-            for (index, id) in ids() {
-                let Some(process) = processes.get_mut(&id) else { continue };
-                let placement = self.placements.get(&Who::Vcpu(index as u32, 0));
-                let priority = priority::known(placement.and_then(|placement| placement.priority));
-                if process.vcpus == 0 {
-                    process.tasks = Some(HostTasks { priority, kernel: false });
-                }
+        let beside = processes.values().any(|process| process.vcpus > 0);
+        for (index, id) in ids() {
+            let Some(process) = processes.get_mut(&id).filter(|process| process.vcpus == 0) else {
+                continue;
+            };
+            let priority = self.prevailing_priority(index, process);
+            if of_linux && (beside || priority < priority::NICE_LEAST) {
+                process.tasks = Some(HostTasks { priority, kernel: false });
             }
         }
         groups
+    }
+
+    /// The priority at which most of these threads' time was used.
+    fn prevailing_priority(&self, index: usize, process: &Process) -> u32 {
+        let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+        for (vcpu, time) in (0..).zip(&process.times) {
+            let placement = self.placements.get(&Who::Vcpu(index as u32, vcpu));
+            let priority = priority::known(placement.and_then(|placement| placement.priority));
+            *used.entry(priority).or_default() += time.gotten_ns;
+        }
+        let most = used.into_iter().max_by_key(|&(_, used_ns)| used_ns);
+        most.map_or(priority::NICE_USUAL, |(priority, _)| priority)
     }
 }
 

@@ -12,7 +12,7 @@ use steelyard_recording::{
     Who,
 };
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
-use steelyard_simulator::config::Costs;
+use steelyard_simulator::config::{Costs, Domain, HostTasks};
 use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
@@ -404,9 +404,12 @@ fn threads_have_the_weight_of_their_niceness() {
             ("rest of the host, real-time", 2, 22190, true),
         ]
     );
-    // 0.3 ms of 100 ms.
-    let urgent = loaded.assumed.iter().find(|assumed| assumed.starts_with("Real-time"));
-    assert!(urgent.unwrap().contains("they used 0.30 % of a CPU"), "{urgent:?}");
+    // The last are above all others, and so nothing is amiss.
+    let real_time = |it: &Domain| it.host_tasks.as_ref().map(HostTasks::is_real_time);
+    let told: Vec<_> = loaded.setup.domains.iter().map(real_time).collect();
+    assert_eq!(told, [None, Some(false), Some(true)]);
+    let amiss = loaded.assumed.iter().find(|assumed| assumed.starts_with("Real-time"));
+    assert_eq!(amiss, None);
     // Nobody says what scheduled: EEVDF is likely.
     let own = loaded.own.unwrap();
     assert_eq!((own.label.as_str(), own.assumed), ("fair@eevdf", true));
@@ -415,6 +418,35 @@ fn threads_have_the_weight_of_their_niceness() {
     let own = told.own.unwrap();
     assert_eq!((own.label.as_str(), own.assumed), ("credit@xen-4.5", false));
     assert_eq!(told.policies[0].label, "credit@xen-4.5", "it is simulated, asked for or not");
+}
+
+/// A VM of one vCPU, of whose other threads one is real-time; a process that is niced and has a real-time thread, too.
+const BESIDE_A_VM: &str = "\
+ CPU 0/KVM  100/101  [000] 5.000000: sched:sched_switch: swapper/0:0 [120] R ==> CPU 0/KVM:101 [120]
+ CPU 0/KVM  100/101  [000] 5.050000: sched:sched_switch: CPU 0/KVM:101 [120] R ==> rt-io:102 [49]
+ rt-io      100/102  [000] 5.051000: sched:sched_switch: rt-io:102 [49] S ==> player:200 [130]
+ player     200/200  [000] 5.061000: sched:sched_switch: player:200 [130] S ==> sound:201 [9]
+ sound      200/201  [000] 5.063000: sched:sched_switch: sound:201 [9] S ==> CPU 0/KVM:101 [120]
+ CPU 0/KVM  100/101  [000] 5.100000: sched:sched_switch: CPU 0/KVM:101 [120] S ==> swapper/0:0 [120]
+";
+
+#[test]
+fn real_time_threads_of_the_host_are_above_all_others() {
+    let file = scratch("beside-a-vm.perf.txt", BESIDE_A_VM.as_bytes());
+    let loaded = load(&file, &Options::default()).unwrap();
+    let domains = loaded.setup.domains.iter();
+    let told: Vec<_> = domains
+        .map(|it| (it.name.as_str(), it.vcpus, it.host_tasks.as_ref().map(|tasks| tasks.priority)))
+        .collect();
+    let expected = [
+        ("process-100", 2, None),
+        ("player", 1, Some(130)),
+        ("rest of the host, real-time", 1, Some(0)),
+    ];
+    assert_eq!(told, expected);
+    // Those of a VM have its weight, and 1 ms of 100 is what that concerns.
+    let amiss = loaded.assumed.iter().find(|assumed| assumed.starts_with("Real-time"));
+    assert!(amiss.unwrap().contains("they used 1.00 % of a CPU"), "{amiss:?}");
 }
 
 /// Two looks at a host: a vCPU ran 100 ms out of 300, another thread 50 ms, was thrown out for 20 ms, and ran 30 ms.

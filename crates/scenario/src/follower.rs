@@ -5,19 +5,20 @@
 //! thread that is seen to run without a switch to it began to run when it was last woken or, if that
 //! was missed as well, at that very moment. So a lost event makes a wait too short, never too long.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
+use std::sync::Arc;
 
 use steelyard_boundary::input::{OverBudget, within_memory, within_number};
-use steelyard_recording::{Domain, History, Host, Placement, Structure, Vcpu, Wake, Who, qemu};
-use steelyard_simulator::config::HostTasks;
+use steelyard_recording::{
+    Domain, History, Host, OtherRun, Placement, Structure, Vcpu, Wake, Who, qemu,
+};
 use steelyard_simulator::measure::Segment;
 
 use crate::diagnostic::Diagnostic;
 use crate::host::HostDescription;
 use crate::known::{Known, Placements};
-use crate::priority::{
-    self, LEAST_PERMILLE, MAX_THREADS, NICE_LEAST, NICE_USUAL, REST, rest_name, weight,
-};
+use crate::priority::{self, LEAST_PERMILLE, MAX_THREADS, NICE_LEAST, NICE_USUAL, weight};
 use crate::wakers::{self, Woken};
 
 /// The number of the idle threads.
@@ -52,6 +53,8 @@ struct Cpu {
 struct Thread {
     name: String,
     process: Option<u32>,
+    /// Who made it, if that was seen.
+    parent: Option<u32>,
     priority: Option<u32>,
     state: State,
     since_ns: u64,
@@ -166,6 +169,13 @@ impl Follower {
         }
     }
 
+    /// A thread began: who runs on this CPU made it.
+    pub fn begins(&mut self, tid: u32, cpu: usize) {
+        let parent = self.cpu(cpu).running;
+        self.threads.entry(tid).or_default().parent = parent;
+        self.wakes_by(tid, cpu, Some(true));
+    }
+
     /// This CPU goes from one thread, which is still runnable or not, to the next.
     pub fn switches(&mut self, cpu: usize, previous: u32, runnable: bool, next: u32) {
         self.runs(previous, None, cpu, 0);
@@ -226,7 +236,7 @@ impl Follower {
     }
 
     /// The recording ends. `host` is what recorded it. A process is a domain; those that hardly ran, and are
-    /// no virtual machines, are the rest of the host, one domain for threads that are equally urgent.
+    /// no virtual machines, are others, as real-time threads are.
     pub fn finish(
         self,
         host: &str,
@@ -262,7 +272,7 @@ impl Follower {
         let gotten_ns = |threads: &[Ran<'_>]| threads.iter().map(|ran| ran.gotten_ns).sum::<u64>();
         let busiest = processes.values().map(|threads| gotten_ns(threads)).max().unwrap_or(0);
         let least_ns = (length_ns / 1000 * LEAST_PERMILLE).min(busiest);
-        let mut rest: BTreeMap<u32, Vec<Ran<'_>>> = BTreeMap::new();
+        let mut rest = vec![];
         let mut domains = vec![];
         for (pid, mut threads) in processes {
             // The threads of its vCPUs come first, then the emulator's, input and output's and the
@@ -271,16 +281,13 @@ impl Follower {
             let is_virtual_machine = threads.iter().any(|ran| ran.vcpu_number().is_some());
             if !is_virtual_machine {
                 // They compete with each other, not with the others of their process.
-                let urgent = threads.extract_if(.., |ran| ran.priority() < NICE_LEAST);
-                rest.entry(priority::REAL_TIME).or_default().extend(urgent);
+                rest.extend(threads.extract_if(.., |ran| ran.priority() < NICE_LEAST));
             }
             let kept = match is_virtual_machine || gotten_ns(&threads) >= least_ns {
                 true => threads.len().min(MAX_THREADS),
                 false => 0,
             };
-            for ran in threads.drain(kept..) {
-                rest.entry(ran.priority()).or_default().push(ran);
-            }
+            rest.extend(threads.drain(kept..));
             if threads.is_empty() {
                 continue;
             }
@@ -293,18 +300,6 @@ impl Follower {
             };
             domains.push((pid, name, threads));
         }
-        let mut next = REST;
-        for (priority, threads) in rest.iter_mut().rev() {
-            while !threads.is_empty() {
-                let some = threads.drain(..threads.len().min(MAX_THREADS)).collect();
-                domains.push((
-                    next,
-                    rest_name(&HostTasks { priority: *priority, kernel: false }),
-                    some,
-                ));
-                next += 1;
-            }
-        }
         let mut unseen = vec![];
         if known.is_none() {
             unseen.push(UNKNOWN.to_owned());
@@ -312,12 +307,9 @@ impl Follower {
         if !self.prioritised && known.is_none() {
             unseen.push("Niceness: 0 for all.".to_owned());
         }
-        let of_machines = domains
-            .iter()
-            .map(|(_, _, threads)| threads)
-            .filter(|threads| threads.iter().any(|ran| ran.vcpu_number().is_some()));
-        let urgent = of_machines.flatten().filter(|ran| ran.priority() < NICE_LEAST);
-        let urgent_ns: u64 = urgent.map(|ran| ran.gotten_ns).sum();
+        let all = domains.iter().flat_map(|(_, _, threads)| threads);
+        let urgent = all.filter(|ran| ran.priority() < NICE_LEAST).map(|ran| ran.gotten_ns);
+        let urgent_ns: u64 = urgent.sum();
         if urgent_ns > 0 {
             unseen.push(format!(
                 "Real-time threads of VMs before all others: with the weight of niceness -20; they used {:.2} % of a CPU.",
@@ -335,17 +327,7 @@ impl Follower {
             index_of.extend((0..).zip(&threads).map(|(vcpu, ran)| (ran.tid, (index, vcpu))));
             let vcpu = |ran: &Ran<'_>| Vcpu { id: ran.tid.into(), name: ran.thread.name.clone() };
             for (vcpu, ran) in (0..).zip(&threads) {
-                let who = Who::Vcpu(index, vcpu);
-                let priority = ran.thread.priority;
-                let Some(known) = &known else {
-                    let (groups, pcpus) = (vec![], None);
-                    placements.all.push(Placement { who, priority, groups, pcpus });
-                    continue;
-                };
-                // Threads of many processes are the rest of the host.
-                let pid = if id < REST { id } else { ran.thread.process.unwrap_or(ran.tid) };
-                let thread = (ran.tid, ran.thread.name.as_str(), ran.gotten_ns);
-                known.place(&mut placements, who, thread, pid, priority);
+                self.place(&mut placements, known.as_ref(), Who::Vcpu(index, vcpu), ran, id);
             }
             told.push(Domain {
                 id: id.into(),
@@ -357,6 +339,10 @@ impl Follower {
                 cap_percent: described.and_then(|it| it.cap_percent).unwrap_or(0),
                 vcpus: threads.iter().map(vcpu).collect(),
             });
+        }
+        for ran in &rest {
+            let pid = ran.thread.process.unwrap_or(ran.tid);
+            self.place(&mut placements, known.as_ref(), Who::Other(ran.tid), ran, pid);
         }
         let mut told_of = vec![];
         if let Some(known) = &known {
@@ -375,24 +361,114 @@ impl Follower {
             let &(domain, vcpu) = index_of.get(&segment.vcpu)?;
             Some(Segment { domain, vcpu, ..segment })
         };
+        let mut others = Others::of(&rest);
         let named = |wake: &Woken| {
-            let who = |tid| index_of.get(&tid).map(|&(domain, vcpu)| Who::Vcpu(domain, vcpu));
+            let who = |tid| match index_of.get(&tid) {
+                Some(&(domain, vcpu)) => Some(Who::Vcpu(domain, vcpu)),
+                None => others.threads.contains_key(&tid).then_some(Who::Other(tid)),
+            };
             let (waker, woken) = (Some(who(wake.running)?), who(wake.woken)?);
             Some(Wake { time_ns: wake.time_ns, waker, woken })
         };
-        let mut segments: Vec<_> = self.segments.into_iter().filter_map(placed).collect();
+        let mut wakes: Vec<_> = wakes.iter().filter_map(named).collect();
+        let mut segments = vec![];
+        for segment in self.segments {
+            others.follow(&segment);
+            segments.extend(placed(segment));
+        }
+        for segment in &open {
+            others.follow(segment);
+        }
         // A switch that was missed is taken to be earlier than what showed it.
         segments.sort_by_key(|segment| segment.end_ns);
+        others.runs.sort_by_key(|run| run.end_ns);
+        let known_wakes: HashSet<_> = wakes.iter().map(|wake| (wake.time_ns, wake.woken)).collect();
+        others.wakes.retain(|wake| !known_wakes.contains(&(wake.time_ns, wake.woken)));
+        wakes.extend(others.wakes);
+        wakes.sort_by_key(|wake| wake.time_ns);
         Ok(History {
             structure: Structure { host, domains: told }.into(),
             segments,
             open: open.into_iter().filter_map(placed).collect(),
-            others: vec![],
-            wakes: wakes.iter().filter_map(named).collect(),
+            others: others.runs,
+            wakes,
             placements: placements.all,
             known: told_of,
             length_ns,
         })
+    }
+
+    /// Says how a thread of this process is held, as far as it is known.
+    fn place(
+        &self,
+        placements: &mut Placements,
+        known: Option<&Known<'_>>,
+        who: Who,
+        ran: &Ran<'_>,
+        pid: u32,
+    ) {
+        let priority = ran.thread.priority;
+        let Some(known) = known else {
+            placements.all.push(Placement { who, priority, groups: vec![], pcpus: None });
+            return;
+        };
+        // A process begins in its parent's control group and session. Numbers are given again: not for ever.
+        let parents = iter::successors(ran.thread.parent, |tid| self.threads.get(tid)?.parent);
+        let processes = parents.take(MOST_PARENTS).map(|tid| {
+            let process = self.threads.get(&tid).and_then(|thread| thread.process);
+            process.unwrap_or(tid)
+        });
+        let thread = (ran.tid, ran.thread.name.as_str(), ran.gotten_ns);
+        known.place(placements, who, thread, iter::once(pid).chain(processes), priority);
+    }
+}
+
+/// How far who made a thread is looked for.
+const MOST_PARENTS: usize = 64;
+
+/// Threads of the rest of the host, as their runs and waits are told of in order.
+struct Others<'a> {
+    threads: HashMap<u32, Other<'a>>,
+    runs: Vec<OtherRun>,
+    /// That they were woken, by whom is not known.
+    wakes: Vec<Wake>,
+}
+
+struct Other<'a> {
+    ran: &'a Ran<'a>,
+    name: Arc<str>,
+    /// Until when it ran or waited.
+    until_ns: Option<u64>,
+    /// Whether it could have gone on since it ran last.
+    waited: bool,
+}
+
+impl<'a> Others<'a> {
+    fn of(rest: &'a [Ran<'a>]) -> Others<'a> {
+        let threads = rest.iter().map(|ran| {
+            let name = ran.thread.name.as_str().into();
+            (ran.tid, Other { ran, name, until_ns: None, waited: false })
+        });
+        Others { threads: threads.collect(), runs: vec![], wakes: vec![] }
+    }
+
+    fn follow(&mut self, segment: &Segment) {
+        let Some(other) = self.threads.get_mut(&segment.vcpu) else { return };
+        let &Segment { pcpu, start_ns, end_ns, .. } = segment;
+        let slept = other.until_ns != Some(start_ns);
+        other.until_ns = Some(end_ns);
+        let Some(pcpu) = pcpu else {
+            other.waited = !slept;
+            if slept {
+                let woken = Who::Other(segment.vcpu);
+                self.wakes.push(Wake { time_ns: start_ns, waker: None, woken });
+            }
+            return;
+        };
+        let waited = std::mem::replace(&mut other.waited, true) && !slept;
+        let (name, thread) = (other.name.clone(), segment.vcpu);
+        let priority = other.ran.thread.priority;
+        self.runs.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
     }
 }
 

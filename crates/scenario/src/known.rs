@@ -51,17 +51,18 @@ impl<'a> Known<'a> {
         self.domains.get(&pid).copied()
     }
 
-    /// Says how a thread of this process is held; `priority` is what the recording says of it.
+    /// Says how a thread is held, of the first of these processes that is known; `priority` is what the recording says
+    /// of it.
     pub fn place(
         &self,
         placements: &mut Placements,
         who: Who,
         (tid, name, gotten_ns): (u32, &str, u64),
-        pid: u32,
+        mut processes: impl Iterator<Item = u32>,
         priority: Option<u32>,
     ) {
         // Of others than virtual machines only the first thread is told of.
-        let of_process = || self.threads.get(&pid).copied();
+        let of_process = || processes.find_map(|pid| self.threads.get(&pid).copied());
         let met = self.thread(tid, name);
         placements.met += usize::from(met.is_some());
         let thread = met.or_else(of_process);

@@ -11,9 +11,6 @@ pub const MAX_THREADS: usize = 1024;
 /// Domains of the rest are numbered from here: Linux has no more processes (PID_MAX_LIMIT).
 pub const REST: u32 = 1 << 22;
 
-/// What real-time threads are all taken to have.
-pub const REAL_TIME: u32 = 0;
-
 use steelyard_simulator::config::HostTasks;
 pub use steelyard_simulator::priority::{NICE_LEAST, NICE_MOST, NICE_USUAL, NICE_WEIGHTS};
 
@@ -32,7 +29,7 @@ pub fn weight(priority: u32) -> u32 {
 /// The priority that a thread has if it is told; all that are real-time are alike.
 pub fn known(priority: Option<u32>) -> u32 {
     match priority.unwrap_or(NICE_USUAL) {
-        ..NICE_LEAST => REAL_TIME,
+        ..NICE_LEAST => 0,
         priority => priority.min(NICE_MOST),
     }
 }

@@ -400,7 +400,7 @@ fn threads_have_the_weight_of_their_niceness() {
         told,
         [
             ("process-100", 1, 28, true),
-            ("rest of the host, nice -20", 1, 22190, true),
+            ("rest of the host, kernel, nice -20", 1, 22190, true),
             ("rest of the host, real-time", 2, 22190, true),
         ]
     );

@@ -177,7 +177,7 @@ fn parse(
                 follower.name(thread.tid, thread.comm);
                 match by {
                     By::Running => follower.wakes_by(thread.tid, sample.cpu, None),
-                    By::Parent => follower.wakes_by(thread.tid, sample.cpu, Some(true)),
+                    By::Parent => follower.begins(thread.tid, sample.cpu),
                     By::Unknown => _ = follower.wakes(thread.tid),
                 }
             }

@@ -296,7 +296,10 @@ impl Follower {
             let name = match self.threads.get(&pid).map(|thread| &thread.name) {
                 _ if described.is_some() => described.map_or(String::new(), |it| it.name.clone()),
                 Some(name) if !name.is_empty() => name.clone(),
-                _ => format!("process-{pid}"),
+                _ => match known.as_ref().and_then(|known| known.name(pid)) {
+                    Some(name) => name.to_owned(),
+                    None => format!("process-{pid}"),
+                },
             };
             domains.push((pid, name, threads));
         }

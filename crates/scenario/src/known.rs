@@ -46,6 +46,11 @@ impl<'a> Known<'a> {
         self.thread(tid, name).map(Thread::process)
     }
 
+    /// What a process is called of which no thread of this number ran.
+    pub fn name(&self, pid: u32) -> Option<&'a str> {
+        self.threads.get(&pid).map(|thread| thread.name.as_str())
+    }
+
     /// The domain that a process is.
     pub fn domain(&self, pid: u32) -> Option<&'a DescribedDomain> {
         self.domains.get(&pid).copied()

@@ -237,6 +237,10 @@ impl Of<'_> {
             return Err(self.refused("weight", message).with_help(help));
         };
         let (usual, ..) = scale.figures();
+        // Xen's weights are counted as this project's are.
+        if usual == USUAL {
+            return Ok((format!("weight {weight}"), number.to_string()));
+        }
         let stands_for = match (number * USUAL).is_multiple_of(usual) {
             true if number * USUAL / usual == u64::from(weight) => String::new(),
             _ => format!(", the nearest: it is {:.1}", (number * USUAL) as f64 / usual as f64),

@@ -28,6 +28,10 @@ pub use limits::{Limits, Pace};
 /// The discipline that stands for the host's own, by its system.
 const OF_LINUX: &str = "fair@eevdf";
 const OF_XEN: &str = "credit2";
+/// Xen's domain that works for all others, and why it is let alone.
+const DOM0: u64 = 0;
+const OF_DOM0: &str =
+    "it does the input and output of all others, and the more they ask for the less it would get";
 /// The usual weight.
 const USUAL: u64 = 256;
 /// Whether somebody wants to stop is asked so often.
@@ -160,6 +164,7 @@ pub fn govern(
     let mut steering = Steering {
         order,
         host,
+        is_xen,
         governed: Governed::new(policy, pcpus),
         ledger,
         packets: Packets::default(),
@@ -233,6 +238,7 @@ struct Known {
 struct Steering<'a> {
     order: &'a Order,
     host: &'a Host,
+    is_xen: bool,
     governed: Governed,
     ledger: Option<Ledger>,
     packets: Packets,
@@ -342,6 +348,11 @@ impl Steering<'_> {
             asked: Some(u64::from(domain.weight).max(1)),
             now: Wanted { weight: domain.weight.into(), slice_ns: 0 },
         };
+        if self.is_xen && domain.id == DOM0 {
+            known.asked = None;
+            tell(Event::NotGoverned(known.name.clone(), OF_DOM0.to_owned()));
+            return known;
+        }
         let probe = match self.order.governor.as_str() {
             "app-slice" => {
                 format!("slice = \"{} us\"", self.order.limits.least_slice_ns.div_ceil(1000))

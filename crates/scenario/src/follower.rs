@@ -19,6 +19,7 @@ use crate::diagnostic::Diagnostic;
 use crate::host::HostDescription;
 use crate::known::{Known, Placements};
 use crate::priority::{self, LEAST_PERMILLE, MAX_THREADS, NICE_LEAST, NICE_USUAL, weight};
+use crate::recognised::{Held, Recognised, recognised};
 use crate::wakers::{self, Woken};
 
 /// The number of the idle threads.
@@ -304,8 +305,12 @@ impl Follower {
             domains.push((pid, name, threads));
         }
         let mut unseen = vec![];
+        let recognised = match known {
+            Some(_) => Recognised::default(),
+            None => self.recognised(&open, &domains, &rest),
+        };
         if known.is_none() {
-            unseen.push(UNKNOWN.to_owned());
+            unseen.extend(recognised.told());
         }
         if !self.prioritised && known.is_none() {
             unseen.push("Niceness: 0 for all.".to_owned());
@@ -332,13 +337,15 @@ impl Follower {
             for (vcpu, ran) in (0..).zip(&threads) {
                 self.place(&mut placements, known.as_ref(), Who::Vcpu(index, vcpu), ran, id);
             }
+            let of_threads = match recognised.grouped {
+                Some(_) => (weight(NICE_USUAL), false),
+                None => (weight(prevailing(&threads)), true),
+            };
             told.push(Domain {
                 id: id.into(),
                 name,
-                weight: described
-                    .and_then(|it| it.weight)
-                    .unwrap_or_else(|| weight(prevailing(&threads))),
-                ungrouped: described.is_none_or(|it| it.ungrouped),
+                weight: described.and_then(|it| it.weight).unwrap_or(of_threads.0),
+                ungrouped: described.map_or(of_threads.1, |it| it.ungrouped),
                 cap_percent: described.and_then(|it| it.cap_percent).unwrap_or(0),
                 vcpus: threads.iter().map(vcpu).collect(),
             });
@@ -346,6 +353,19 @@ impl Follower {
         for ran in &rest {
             let pid = ran.thread.process.unwrap_or(ran.tid);
             self.place(&mut placements, known.as_ref(), Who::Other(ran.tid), ran, pid);
+        }
+        for placement in &mut placements.all {
+            let thread = |tid: u32| recognised.pinned.get(&tid).copied();
+            let pinned = match placement.who {
+                Who::Other(tid) => thread(tid),
+                Who::Vcpu(domain, vcpu) => {
+                    let told: &Domain = &told[domain as usize];
+                    told.vcpus.get(vcpu as usize).and_then(|vcpu| thread(vcpu.id as u32))
+                }
+            };
+            if let Some(cpu) = pinned {
+                placement.pcpus = Some([cpu].into_iter().collect());
+            }
         }
         let mut told_of = vec![];
         if let Some(known) = &known {
@@ -399,6 +419,22 @@ impl Follower {
             known: told_of,
             length_ns,
         })
+    }
+
+    /// How threads were held, by what they got.
+    fn recognised(
+        &self,
+        open: &[Segment],
+        domains: &[(u32, String, Vec<Ran<'_>>)],
+        rest: &[Ran<'_>],
+    ) -> Recognised {
+        let of_domains = domains.iter().flat_map(|(pid, _, all)| all.iter().map(|ran| (*pid, ran)));
+        let held = of_domains.chain(rest.iter().map(|ran| (ran.tid, ran))).map(|(process, ran)| {
+            let priority = ran.priority();
+            let weight = (priority >= NICE_LEAST).then(|| weight(priority));
+            (ran.tid, Held { process, weight })
+        });
+        recognised(self.segments.iter().chain(open), &held.collect(), self.cpus.len())
     }
 
     /// Says how a thread of this process is held, as far as it is known.
@@ -474,10 +510,6 @@ impl<'a> Others<'a> {
         self.runs.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
     }
 }
-
-/// What nothing but the description of a host tells.
-const UNKNOWN: &str = "Control groups, caps, pins: each thread competes for itself, anywhere \
-                       (`steelyard describe` on the host tells).";
 
 /// A thread that ran.
 struct Ran<'a> {

@@ -14,6 +14,7 @@ mod known;
 mod load;
 mod loads;
 mod priority;
+mod recognised;
 mod recording;
 mod rest;
 mod settings;

@@ -673,12 +673,12 @@ impl Digest {
         for (index, id) in ids() {
             let Some(process) = processes.get_mut(&id) else { continue };
             let vcpus = vcpus(index, process);
-            if vcpus.is_empty() || !self.held() {
+            if vcpus.is_empty() {
                 continue;
             }
             let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
             // Xen knows no groups: its domains have their own weights.
-            if !of_xen {
+            if !of_xen && self.held() {
                 let held = groups.of_domain(index, &vcpus);
                 process.weight = held.weight.round() as u32;
                 process.ungrouped = held.ungrouped;

@@ -212,9 +212,7 @@ fn a_recording_stands_beside_the_policies() {
         assert!(table.contains(word), "{word}: {table}");
     }
     // Its own scheduler stands there unasked, with how far off it is, and what was assumed.
-    for word in
-        ["fair", "How far replays are off", "assumed: `--own`", "Control groups, caps, pins"]
-    {
+    for word in ["fair", "How far replays are off", "assumed: `--own`", "No control groups"] {
         assert!(table.contains(word), "{word}: {table}");
     }
 }

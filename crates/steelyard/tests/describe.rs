@@ -216,7 +216,7 @@ fn a_recording_is_read_with_what_lies_beside_it() {
     host.put("night.perf.txt", &recording());
     let plain = host.succeeds(&["import", "night.perf.txt"]);
     assert!(
-        plain.contains("name = \"CPU 0/KVM-101\"") && plain.contains("# Assumed: Control groups"),
+        plain.contains("name = \"CPU 0/KVM-101\"") && plain.contains("# Assumed: No control groups"),
         "{plain}"
     );
     host.describe("night.host.toml");
@@ -225,7 +225,7 @@ fn a_recording_is_read_with_what_lies_beside_it() {
         assert!(known.lines().any(|it| it == line), "{line}: {known}");
     }
     assert!(known.contains("# Known: By the description of ledger"), "{known}");
-    assert!(!known.contains("# Assumed: Control groups"), "{known}");
+    assert!(!known.contains("# Assumed: No control groups"), "{known}");
     // Pins of one vCPU.
     assert!(known.contains("pin = [\"1\", \"0-1\"]"), "{known}");
     // The slice's 512 are divided by 1024 and 256, both always runnable; the other's are 128.

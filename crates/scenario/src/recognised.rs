@@ -6,12 +6,14 @@
 //! fluid that flows to all at once, by the weights of its threads, and by one weight for each process; no thread gets
 //! more than a CPU. What comes nearer to what they got over the whole recording is taken.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use steelyard_simulator::measure::Segment;
 
 /// More runs and waits than that are not looked at.
 const MOST_SEGMENTS: usize = 1 << 20;
+/// Nor further than so many looks at processes and waiting threads reach.
+const MOST_WORK: usize = 1 << 26;
 /// Groups must be nearer by this, in points of a CPU in the mean over processes that count.
 const LEAST_POINTS: f64 = 0.5;
 /// Processes that got less than this, in percent of a CPU, do not count.
@@ -78,81 +80,100 @@ struct Process {
     due_ns: [f64; 2],
 }
 
-#[derive(Default)]
 struct Thread {
+    tid: u32,
+    /// Its index.
+    process: usize,
+    weight: Option<u32>,
     /// Where it ran: none yet, one CPU, several.
     only: Option<Option<u32>>,
     waited_ns: u64,
     beside_idle_ns: u64,
 }
 
-/// Something begins or ends: a run or a wait of a thread.
+/// A run or a wait begins or ends.
 struct Moment {
     time_ns: u64,
     begins: bool,
-    segment: u32,
+    thread: usize,
+    pcpu: Option<u32>,
+    length_ns: u64,
 }
 
 /// By runs and waits of these threads on so many CPUs.
 pub(crate) fn recognised<'a>(
     segments: impl Iterator<Item = &'a Segment>,
-    held: &HashMap<u32, Held>,
+    held: &BTreeMap<u32, Held>,
     cpus: usize,
 ) -> Recognised {
-    let segments: Vec<_> = segments.take(MOST_SEGMENTS).collect();
+    let mut sweep = Sweep::of(held, cpus);
+    let threads = sweep.threads.iter().enumerate();
+    let index_of: HashMap<u32, usize> = threads.map(|(index, it)| (it.tid, index)).collect();
     let mut moments = vec![];
-    for (number, segment) in (0..).zip(&segments) {
-        if held.contains_key(&segment.vcpu) && segment.start_ns < segment.end_ns {
-            let moment = |time_ns, begins| Moment { time_ns, begins, segment: number };
-            moments.extend([moment(segment.start_ns, true), moment(segment.end_ns, false)]);
+    for segment in segments.take(MOST_SEGMENTS) {
+        let &Segment { pcpu, start_ns, end_ns, .. } = segment;
+        if let Some(&thread) = index_of.get(&segment.vcpu)
+            && start_ns < end_ns
+        {
+            let length_ns = end_ns - start_ns;
+            let moment = |time_ns, begins| Moment { time_ns, begins, thread, pcpu, length_ns };
+            moments.extend([moment(start_ns, true), moment(end_ns, false)]);
         }
     }
     // Who ends makes room first.
-    moments.sort_unstable_by_key(|moment| (moment.time_ns, moment.begins, moment.segment));
-    let mut all = Sweep {
-        held,
-        processes: HashMap::new(),
-        threads: HashMap::new(),
-        active: vec![],
-        runnable: 0,
-        busy: vec![0; cpus],
-        waiting: vec![],
-    };
-    let mut now_ns = moments.first().map_or(0, |first| first.time_ns);
-    let began_ns = now_ns;
-    for moment in moments {
-        all.pass(moment.time_ns - now_ns);
+    moments.sort_by_key(|moment| (moment.time_ns, moment.begins));
+    let began_ns = moments.first().map_or(0, |first| first.time_ns);
+    let (mut now_ns, mut work) = (began_ns, 0);
+    for moment in &moments {
+        sweep.pass(moment.time_ns - now_ns);
         now_ns = moment.time_ns;
-        all.change(segments[moment.segment as usize], moment.begins);
+        sweep.change(moment);
+        work += sweep.active.len() + sweep.waiting.len();
+        if work > MOST_WORK {
+            break;
+        }
     }
-    all.finish(now_ns - began_ns)
+    sweep.finish(now_ns - began_ns)
 }
 
-struct Sweep<'a> {
-    held: &'a HashMap<u32, Held>,
-    processes: HashMap<u32, Process>,
-    threads: HashMap<u32, Thread>,
+struct Sweep {
+    processes: Vec<Process>,
+    threads: Vec<Thread>,
     /// Processes with somebody runnable, ascending.
-    active: Vec<u32>,
-    runnable: usize,
+    active: Vec<usize>,
     /// How many run on each CPU: 1 or 0, if no events were lost.
     busy: Vec<u32>,
+    idle: usize,
     /// Who waits for long, and where it had run.
-    waiting: Vec<(u32, Option<u32>)>,
+    waiting: Vec<(usize, Option<u32>)>,
 }
 
-impl Sweep<'_> {
+impl Sweep {
+    fn of(held: &BTreeMap<u32, Held>, cpus: usize) -> Sweep {
+        let mut index_of = HashMap::new();
+        let mut threads = vec![];
+        for (&tid, &Held { process, weight }) in held {
+            let next = index_of.len();
+            let process = *index_of.entry(process).or_insert(next);
+            let (only, waited_ns, beside_idle_ns) = (None, 0, 0);
+            threads.push(Thread { tid, process, weight, only, waited_ns, beside_idle_ns });
+        }
+        let mut processes = vec![];
+        processes.resize_with(index_of.len(), Process::default);
+        let (active, waiting) = (vec![], vec![]);
+        Sweep { processes, threads, active, busy: vec![0; cpus], idle: cpus, waiting }
+    }
+
     /// Time goes on, and nothing changes meanwhile.
     fn pass(&mut self, passed_ns: u64) {
-        if passed_ns == 0 || self.runnable == 0 {
+        if passed_ns == 0 {
             return;
         }
-        let idle = self.busy.contains(&0);
-        for (tid, home) in &self.waiting {
-            let thread = self.threads.entry(*tid).or_default();
+        for &(waiting, home) in &self.waiting {
+            let thread = &mut self.threads[waiting];
             thread.waited_ns += passed_ns;
             let is_busy = |cpu: u32| self.busy.get(cpu as usize).is_some_and(|&busy| busy > 0);
-            if idle && home.is_some_and(is_busy) {
+            if self.idle > 0 && home.is_some_and(is_busy) {
                 thread.beside_idle_ns += passed_ns;
             }
         }
@@ -168,54 +189,47 @@ impl Sweep<'_> {
             (false, true) => GROUP_WEIGHT,
             (false, false) => process.weight,
         };
+        let way = usize::from(grouped);
         let mut left = self.busy.len() as f64;
         let mut open = self.active.clone();
-        let given = |process: &mut Process, cpus: f64| {
-            process.due_ns[usize::from(grouped)] += passed_ns * cpus;
-        };
         loop {
-            let sum: f64 = open.iter().map(|pid| weight(&self.processes[pid])).sum();
-            let of = |process: &Process| left * weight(process) / sum;
-            let full = |pid: &u32| {
-                let process = &self.processes[pid];
-                of(process) >= process.runnable
-            };
-            let (satisfied, rest): (Vec<_>, Vec<_>) = open.iter().copied().partition(full);
-            if satisfied.is_empty() {
-                let parts: Vec<_> = rest.iter().map(|pid| of(&self.processes[pid])).collect();
-                for (pid, cpus) in rest.iter().zip(parts) {
-                    self.processes.entry(*pid).and_modify(|process| given(process, cpus));
+            let sum: f64 = open.iter().map(|&at| weight(&self.processes[at])).sum();
+            let (before, all) = (left, open.len());
+            open.retain(|&at| {
+                let process = &mut self.processes[at];
+                let satisfied = before * weight(process) / sum >= process.runnable;
+                if satisfied {
+                    left -= process.runnable;
+                    process.due_ns[way] += passed_ns * process.runnable;
+                }
+                !satisfied
+            });
+            if open.len() == all {
+                for at in open {
+                    let process = &mut self.processes[at];
+                    process.due_ns[way] += passed_ns * left * weight(process) / sum;
                 }
                 return;
             }
-            for pid in &satisfied {
-                self.processes.entry(*pid).and_modify(|process| {
-                    left -= process.runnable;
-                    given(process, process.runnable);
-                });
-            }
-            open = rest;
         }
     }
 
-    fn change(&mut self, segment: &Segment, begins: bool) {
-        let (tid, length_ns) = (segment.vcpu, segment.end_ns - segment.start_ns);
-        let Some(&Held { process: pid, weight }) = self.held.get(&tid) else { return };
-        let process = self.processes.entry(pid).or_default();
+    fn change(&mut self, moment: &Moment) {
+        let &Moment { begins, thread: index, pcpu, length_ns, .. } = moment;
+        let thread = &mut self.threads[index];
+        let process = &mut self.processes[thread.process];
         let sign = if begins { 1.0 } else { -1.0 };
         process.runnable += sign;
-        match weight {
+        match thread.weight {
             Some(weight) => process.weight += sign * f64::from(weight),
             None => process.urgent += sign,
         }
-        match (self.active.binary_search(&pid), process.runnable > 0.0) {
+        match (self.active.binary_search(&thread.process), process.runnable > 0.0) {
             (Ok(at), false) => _ = self.active.remove(at),
-            (Err(at), true) => self.active.insert(at, pid),
+            (Err(at), true) => self.active.insert(at, thread.process),
             _ => {}
         }
-        self.runnable = if begins { self.runnable + 1 } else { self.runnable - 1 };
-        let thread = self.threads.entry(tid).or_default();
-        match (segment.pcpu, begins) {
+        match (pcpu, begins) {
             (Some(cpu), true) => {
                 process.gotten_ns += length_ns as f64;
                 thread.only = match thread.only {
@@ -224,19 +238,23 @@ impl Sweep<'_> {
                 };
             }
             (None, true) if length_ns >= LONG_WAIT_NS => {
-                self.waiting.push((tid, thread.only.flatten()));
+                self.waiting.push((index, thread.only.flatten()));
             }
-            (None, false) => self.waiting.retain(|&(waiting, _)| waiting != tid),
+            (None, false) => self.waiting.retain(|&(waiting, _)| waiting != index),
             _ => {}
         }
-        if let Some(busy) = segment.pcpu.and_then(|cpu| self.busy.get_mut(cpu as usize)) {
-            *busy = if begins { *busy + 1 } else { *busy - 1 };
+        let Some(busy) = pcpu.and_then(|cpu| self.busy.get_mut(cpu as usize)) else { return };
+        match (begins, *busy) {
+            (true, 0) => self.idle -= 1,
+            (false, 1) => self.idle += 1,
+            _ => {}
         }
+        *busy = if begins { *busy + 1 } else { *busy - 1 };
     }
 
     fn finish(self, length_ns: u64) -> Recognised {
         let points = |ns: f64| 100.0 * ns / length_ns.max(1) as f64;
-        let counted = self.processes.values();
+        let counted = self.processes.iter();
         let counted = counted.filter(|it| points(it.gotten_ns) > LEAST_SHARE_PERCENT);
         let counted: Vec<_> = counted.collect();
         let off = [0, 1].map(|way| {
@@ -244,8 +262,8 @@ impl Sweep<'_> {
             off.sum::<f64>() / counted.len().max(1) as f64
         });
         let least_ns = length_ns / 1000 * LEAST_BESIDE_IDLE_PERMILLE;
-        let pinned = self.threads.into_iter().filter_map(|(tid, thread)| {
-            let Thread { only, waited_ns, beside_idle_ns } = thread;
+        let pinned = self.threads.into_iter().filter_map(|thread| {
+            let Thread { tid, only, waited_ns, beside_idle_ns, .. } = thread;
             (beside_idle_ns > least_ns && beside_idle_ns >= waited_ns / 2)
                 .then_some((tid, only.flatten()?))
         });
@@ -261,7 +279,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn held(threads: &[(u32, u32)]) -> HashMap<u32, Held> {
+    fn held(threads: &[(u32, u32)]) -> BTreeMap<u32, Held> {
         let all = threads.iter().map(|&(tid, process)| (tid, Held { process, weight: Some(256) }));
         all.collect()
     }
@@ -304,23 +322,18 @@ mod tests {
     #[test]
     fn nobody_gets_more_than_his_threads() {
         let threads = held(&[(10, 1), (20, 2), (21, 2)]);
-        let mut sweep = Sweep {
-            held: &threads,
-            processes: HashMap::new(),
-            threads: HashMap::new(),
-            active: vec![],
-            runnable: 0,
-            busy: vec![0; 2],
-            waiting: vec![],
-        };
-        for tid in [10, 20, 21] {
-            let segment = Segment { domain: 0, vcpu: tid, pcpu: None, start_ns: 0, end_ns: 6 * MS };
-            sweep.change(&segment, true);
+        let mut sweep = Sweep::of(&threads, 2);
+        for thread in 0..3 {
+            let (time_ns, pcpu, length_ns) = (0, None, 6 * MS);
+            sweep.change(&Moment { time_ns, begins: true, thread, pcpu, length_ns });
         }
         sweep.pass(6 * MS);
-        let due = |pid: u32| sweep.processes[&pid].due_ns.map(|ns| ns.round() as u64);
+        let due = |tid: u32| {
+            let thread = sweep.threads.iter().find(|thread| thread.tid == tid).unwrap();
+            sweep.processes[thread.process].due_ns.map(|ns| ns.round() as u64)
+        };
         // By threads 2/3 of a CPU each; by groups one each.
-        assert_eq!((due(1), due(2)), ([4 * MS, 6 * MS], [8 * MS, 6 * MS]));
+        assert_eq!((due(10), due(20)), ([4 * MS, 6 * MS], [8 * MS, 6 * MS]));
     }
 
     /// Both threads wait for CPU 0 while CPU 1 is idle; a third once for a moment.

@@ -216,7 +216,8 @@ fn a_recording_is_read_with_what_lies_beside_it() {
     host.put("night.perf.txt", &recording());
     let plain = host.succeeds(&["import", "night.perf.txt"]);
     assert!(
-        plain.contains("name = \"CPU 0/KVM-101\"") && plain.contains("# Assumed: No control groups"),
+        plain.contains("name = \"CPU 0/KVM-101\"")
+            && plain.contains("# Assumed: No control groups"),
         "{plain}"
     );
     host.describe("night.host.toml");

@@ -14,8 +14,12 @@ groups=/sys/fs/cgroup
 [ ! -e $groups/cpu/cpu.shares ] || groups=$groups/cpu
 [ ! -e $groups/cgroup.subtree_control ] || echo +cpu >$groups/cgroup.subtree_control
 
+pids=
 clean_up() {
 	trap - EXIT
+	# Who is started in the background by a shell like this does not heed Ctrl-C.
+	# shellcheck disable=SC2086 # numbers
+	[ -z "$pids" ] || kill $pids 2>/dev/null || true
 	wait
 	rmdir "$groups/practice-build" "$groups/practice-shop"
 	rm -r "$work"
@@ -33,6 +37,7 @@ start() {
 	ln -s load "$work/$name"
 	# shellcheck disable=SC2016 # the inner shell's own number
 	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$groups/practice-$name" "$work/$name" "$seconds" 1 "$@" &
+	pids="$pids $!"
 }
 start build 'CPU 0/KVM=duty,10000,0' 'CPU 1/KVM=duty,10000,0'
 start shop 'CPU 0/KVM=duty,2000,10000'

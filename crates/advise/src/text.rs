@@ -113,7 +113,7 @@ fn say_hurt(hurt: &Hurt) -> String {
     let (p99, worst) = (time(now.p99_ns), time(now.worst_ns));
     let at = time(hurt.worst_at_ns as f64);
     why.insert(0, format!("worst {worst} at {at}"));
-    let gets = format!("{domain}: gets {useful} % of a CPU, is due {due} %; waits up to {p99}");
+    let gets = format!("{domain}: gets {useful} % of a CPU, is due {due} %; wait p99 {p99}");
     wrapped(2, &gets) + &wrapped(5, &why.join("; "))
 }
 

@@ -620,7 +620,8 @@ fn meanwhile_row(comparison: &Comparison, group: &Group) -> Row {
         let text = match worst {
             Some((_, wait)) if wait.length_ns > 0 => match wait.ran.first() {
                 Some(ran) => format!("{}/{}", ran.domain, ran.vcpu),
-                None => "nobody".to_owned(),
+                // Of tasks of the host it is not told.
+                None => "–".to_owned(),
             },
             _ => "–".to_owned(),
         };

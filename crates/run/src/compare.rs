@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use steelyard_report::{Comparison, PolicySummary, ReplayError, Results, RunTrace};
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded};
 use steelyard_simulator::Simulation;
+use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 
@@ -21,7 +22,9 @@ pub fn compare(
     pool: &ThreadPool,
     watch: &dyn Watch,
 ) -> Result<Results, RunError> {
-    let jobs = inputs.iter().enumerate().flat_map(|(number, input)| every_run(number, input));
+    let jobs = inputs.iter().enumerate().flat_map(|(number, input)| {
+        every_run(number, input).chain(runs_as_recorded(number, input))
+    });
     let runs = run_all(pool, watch, "Simulating", jobs.collect(), |job, mut simulation| Run {
         policy: job.policy.label.clone(),
         ..simulation.measure()
@@ -57,6 +60,7 @@ struct Job<'a> {
     /// Index of the input.
     comparison: usize,
     input: &'a Loaded,
+    setup: &'a Setup,
     policy: &'a LabelledPolicy,
     seed: u64,
     end_ns: u64,
@@ -67,15 +71,28 @@ struct Job<'a> {
 /// By policy, then by seed.
 fn every_run(comparison: usize, input: &Loaded) -> impl Iterator<Item = Job<'_>> {
     input.policies.iter().flat_map(move |policy| {
-        seeds(input).map(move |seed| Job {
-            comparison,
-            input,
-            policy,
-            seed,
-            end_ns: input.length.0,
-            trace_from_ns: None,
-        })
+        seeds(input).map(move |seed| whole_run(comparison, input, &input.setup, policy, seed))
     })
+}
+
+/// By the host's own scheduler, where `every_run` is of a host that was changed.
+fn runs_as_recorded(comparison: usize, input: &Loaded) -> impl Iterator<Item = Job<'_>> {
+    let own =
+        |policy: &&LabelledPolicy| input.own.as_ref().is_some_and(|own| own.label == policy.label);
+    let host = input.as_recorded.as_ref().zip(input.policies.iter().find(own));
+    host.into_iter().flat_map(move |(setup, policy)| {
+        seeds(input).map(move |seed| whole_run(comparison, input, setup, policy, seed))
+    })
+}
+
+fn whole_run<'a>(
+    comparison: usize,
+    input: &'a Loaded,
+    setup: &'a Setup,
+    policy: &'a LabelledPolicy,
+    seed: u64,
+) -> Job<'a> {
+    Job { comparison, input, setup, policy, seed, end_ns: input.length.0, trace_from_ns: None }
 }
 
 fn seeds(input: &Loaded) -> impl Iterator<Item = u64> + use<> {
@@ -93,6 +110,7 @@ fn around_worst_waits<'a>(
         Some(Job {
             comparison,
             input,
+            setup: &input.setup,
             policy,
             seed: run.seed,
             end_ns,
@@ -142,12 +160,12 @@ fn run_all<'a, T: Send>(
 impl Job<'_> {
     /// What it costs, for the progress bar.
     fn work(&self) -> u64 {
-        let events = self.input.setup.estimated_events(Nanoseconds(self.end_ns));
+        let events = self.setup.estimated_events(Nanoseconds(self.end_ns));
         u64::try_from(events).unwrap_or(u64::MAX / 2).max(1)
     }
 
     fn simulate(&self, watch: &dyn Watch) -> Result<Simulation, RunError> {
-        let mut simulation = Simulation::new(&self.input.setup, &self.policy.policy, self.seed)
+        let mut simulation = Simulation::new(self.setup, &self.policy.policy, self.seed)
             .map_err(|error| Diagnostic::of_file(&self.input.name, error.to_string()))?;
         if let Some(start_ns) = self.trace_from_ns {
             simulation.trace(start_ns, self.end_ns);
@@ -182,13 +200,19 @@ fn results(sources: &[String], inputs: &[Loaded], runs: Vec<Run>) -> Results {
             policies,
         );
         let count = input.policies.len() * input.seeds as usize;
-        comparison.runs.extend(recorded.cloned().chain(runs.by_ref().take(count)));
+        comparison.runs.extend(recorded.clone().cloned().chain(runs.by_ref().take(count)));
         comparison.assumed.clone_from(&input.assumed);
         comparison.described.clone_from(&input.known);
-        comparison.replay_error = input
-            .own
-            .as_ref()
-            .and_then(|own| ReplayError::of(&comparison, &own.label, own.assumed));
+        let as_recorded: Vec<Run> =
+            runs.by_ref().take(runs_as_recorded(0, input).count()).collect();
+        comparison.replay_error = input.own.as_ref().and_then(|own| {
+            if as_recorded.is_empty() {
+                return ReplayError::of(&comparison, &own.label, own.assumed);
+            }
+            let mut of_recorded = comparison.clone();
+            of_recorded.runs = recorded.cloned().chain(as_recorded).collect();
+            ReplayError::of(&of_recorded, &own.label, own.assumed)
+        });
         comparison
     });
     Results::new(comparisons.collect())

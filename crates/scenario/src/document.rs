@@ -21,6 +21,36 @@ pub fn parse<T: DeserializeOwned>(source: &Source) -> Result<T, Diagnostic> {
     })
 }
 
+/// The parts of a key, between its dots, and what follows its `=`; within quotes neither counts.
+fn key_and_value(text: &str) -> Option<(Vec<&str>, &str)> {
+    let (mut parts, mut begin, mut quoted) = (vec![], 0, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '"' => quoted = !quoted,
+            '.' | '=' if !quoted => {
+                parts.push(&text[begin..at]);
+                begin = at + 1;
+                if letter == '=' {
+                    return Some((parts, &text[begin..]));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn unquoted(part: &str) -> String {
+    let inner = part.strip_prefix('"').and_then(|part| part.strip_suffix('"'));
+    inner.unwrap_or(part).to_owned()
+}
+
+/// A name as a part of a key of `--set`.
+#[must_use]
+pub fn key_part(name: &str) -> String {
+    if name.contains(['.', '=']) { format!("\"{name}\"") } else { name.to_owned() }
+}
+
 /// One `--set KEY=VALUE`.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -35,13 +65,14 @@ impl Setting {
     /// Reads `KEY=VALUE`.
     pub fn parse(text: &str) -> Result<Setting, Diagnostic> {
         let source = Source::new("--set", text);
-        let Some((key, value)) = text.split_once('=') else {
+        let Some((parts, value)) = key_and_value(text) else {
             return Err(source
                 .error(0..text.len(), format!("`{text}` lacks a `=`"))
                 .with_help("write KEY=VALUE, such as credit.slice_ns=5000000"));
         };
-        let path: Vec<_> = key.split('.').map(|part| part.trim().to_owned()).collect();
+        let path: Vec<_> = parts.iter().map(|part| unquoted(part.trim())).collect();
         if path.iter().any(String::is_empty) {
+            let key = &text[..text.len() - value.len() - 1];
             return Err(source.error(0..key.len(), format!("`{key}` is no key")));
         }
         let value = value.trim().to_owned();

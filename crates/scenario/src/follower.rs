@@ -368,6 +368,17 @@ impl Follower {
             }
         }
         let mut told_of = vec![];
+        let machines = || {
+            told.iter()
+                .filter(|it| it.vcpus.iter().any(|vcpu| qemu::vcpu_number(&vcpu.name).is_some()))
+        };
+        if let Some(known) = &known
+            && known.tells_of_machines()
+            && machines().count() > 0
+            && machines().all(|it| known.domain(it.id as u32).is_none())
+        {
+            return Err(known.of_others(host));
+        }
         if let Some(known) = &known {
             let (of_description, not_told) = known.told(host, &placements, length_ns)?;
             told_of = of_description;

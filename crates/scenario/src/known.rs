@@ -83,6 +83,22 @@ impl<'a> Known<'a> {
         placements.all.push(Placement { who, priority, groups, pcpus });
     }
 
+    /// Whether there were any.
+    pub fn tells_of_machines(&self) -> bool {
+        !self.domains.is_empty()
+    }
+
+    /// It is of another host, or of another time: none of the recorded virtual machines is among its own.
+    pub fn of_others(&self, recording: &str) -> Diagnostic {
+        let message = format!(
+            "the description of the host {} tells of other VMs or threads than were recorded",
+            told(&self.description.host.name)
+        );
+        Diagnostic::of_file(recording, message).with_help(
+            "describe the host while you record it, not after VMs were started anew; or take the description away",
+        )
+    }
+
     /// What is known of a recording of Linux by this, and what is not, a sentence each.
     ///
     /// # Errors
@@ -94,13 +110,7 @@ impl<'a> Known<'a> {
         length_ns: u64,
     ) -> Result<(Vec<String>, Vec<String>), Diagnostic> {
         if placements.met == 0 {
-            let message = format!(
-                "the description of the host {} tells of other threads than were recorded",
-                told(&self.description.host.name)
-            );
-            return Err(Diagnostic::of_file(recording, message).with_help(
-                "describe the host while you record it, not after it was started anew; or take the description away",
-            ));
+            return Err(self.of_others(recording));
         }
         let known = vec![format!(
             "By the description of {}: control groups, niceness and pins of {} threads, {}; {}.",

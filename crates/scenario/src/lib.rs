@@ -21,7 +21,7 @@ mod settings;
 mod wakers;
 
 pub use diagnostic::{Diagnostic, Place, Source, did_you_mean};
-pub use document::{locate, parse};
+pub use document::{key_part, locate, parse};
 pub use file::{DomainEntry, ParameterValue, PolicyEntry, Scenario, schema};
 pub use host::{ControlGroup, DescribedDomain, HostDescription, Machine, Thread, beside};
 pub use import::libvirt::libvirt_settings;

@@ -75,6 +75,8 @@ pub struct Loaded {
     pub chosen: bool,
     /// Of a recording: which of the policies scheduled the recorded host.
     pub own: Option<OwnScheduler>,
+    /// The recorded host, if `setup` is it with changes (`--set` of its domains or of what tasks of the host share).
+    pub as_recorded: Option<Setup>,
     /// What a description of the recorded host says, a sentence each.
     pub known: Vec<String>,
     /// What the recording does not say, and what is taken instead, a sentence each.
@@ -102,7 +104,19 @@ pub fn load(path: &Path, options: &Options) -> Result<Loaded, Diagnostic> {
     let aside = Aside::of(options.host.as_deref());
     let text = import::scenario(path, open(path)?, &mut recordings, aside)?;
     let source = Source::new(path.display().to_string(), text);
-    load_scenario(&source, path.parent(), options, &mut recordings)
+    let mut loaded = load_scenario(&source, path.parent(), options, &mut recordings)?;
+    if loaded.recorded.is_some() && options.set.iter().any(|set| is_change(set)) {
+        let set = options.set.iter().filter(|set| !is_change(set)).cloned().collect();
+        let options = Options { set, ..options.clone() };
+        let plain = load_scenario(&source, path.parent(), &options, &mut recordings)?;
+        loaded.as_recorded = Some(plain.setup);
+    }
+    Ok(loaded)
+}
+
+/// Whether a `--set` changes the host; others say more exactly what it is.
+fn is_change(set: &str) -> bool {
+    ["domain.", "host.others"].iter().any(|begin| set.trim_start().starts_with(begin))
 }
 
 /// Reads a scenario from its text; recordings in it are relative to the current directory.
@@ -215,6 +229,7 @@ fn load_scenario(
         policies,
         chosen: !(options.policies.is_empty() && scenario.policy.is_empty()),
         own,
+        as_recorded: None,
         known: recording.map_or(vec![], |recording| recording.known.clone()),
         assumed: recording.map_or(vec![], |recording| recording.assumed.clone()),
         recorded,

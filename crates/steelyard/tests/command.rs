@@ -305,6 +305,19 @@ fn a_replay_by_the_scheduler_that_was_recorded_is_near_to_it() {
     assert_eq!((&error["policy"], &error["assumed"]), (&"fair@eevdf".into(), &false.into()));
     assert!(error["share_worst_points"].as_f64().unwrap() < 5.0, "{error}");
     assert_eq!(comparison["seeds"].as_array().unwrap().len(), 5);
+
+    // What would be with other weights is no error of the replay.
+    let changed = ["--set", "domain.\"web\".weight=8192", "--set", "host.others=\"beside\""];
+    let output = steelyard(&directory).args(compare).args(changed).output().unwrap();
+    let json: serde_json::Value = serde_json::from_str(&succeeded(output)).unwrap();
+    assert_eq!(&json["comparisons"][0]["replay_error"], error);
+
+    // That the file does not end as it should is said.
+    let whole = fs::read(directory.path().join("small.steelyard")).unwrap();
+    fs::write(directory.path().join("cut.steelyard"), &whole[..whole.len() * 3 / 4]).unwrap();
+    let cut = ["compare", "cut.steelyard", "--policy", "credit", "--seeds", "1"];
+    let said = succeeded(steelyard(&directory).args(cut).output().unwrap());
+    assert!(said.contains("s of the file"), "{said}");
 }
 
 #[test]

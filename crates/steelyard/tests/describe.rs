@@ -295,7 +295,14 @@ fn what_does_not_fit_is_refused() {
         (
             good.replace("name = \"CPU", "name = \"GPU")
                 .replace("name = \"backup\"", "name = \"x\""),
-            "other threads than were recorded",
+            "VMs or threads than were recorded",
+        ),
+        // The VMs alone were.
+        (
+            good.replace("name = \"CPU", "name = \"GPU")
+                .replace("\nid = 1", "\nid = 71")
+                .replace("\nid = 2", "\nid = 72"),
+            "not after VMs were started anew",
         ),
     ] {
         assert_ne!(bad, good);

@@ -3,6 +3,7 @@
 
 use steelyard_advise::{Change, Toolstack, commands, quoted};
 use steelyard_policy::Policy;
+use steelyard_scenario::key_part;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::units::Nanoseconds;
 
@@ -15,9 +16,12 @@ pub fn compare(question: &Question, (setup, policy): &(Setup, Policy)) -> String
     for (name, value) in parameters(policy) {
         line += &format!(" --set {name}={value}");
     }
+    if setup.host.others != question.setup.host.others {
+        line += " --set 'host.others=\"beside\"'";
+    }
     for (then, now) in setup.domains.iter().zip(&question.setup.domains) {
         let mut set = |key: &str, value: String| {
-            let setting = format!("domain.{}.{key}={value}", now.name);
+            let setting = format!("domain.{}.{key}={value}", key_part(&now.name));
             line += &format!(" --set {}", quoted(&setting));
         };
         if then.weight != now.weight {
@@ -47,7 +51,7 @@ pub fn on_the_host(question: &Question, (setup, policy): &(Setup, Policy)) -> Ve
     let credit2 = Policy::named("credit2").unwrap_or_else(|_| policy.clone());
     let mut asked = ask(question.policy);
     if policy.parameters() != question.policy.parameters() {
-        match stock(question, policy) {
+        match stock(question.toolstack, question.policy, policy) {
             Some(change) => {
                 asked = ask(policy);
                 lines.extend(commands(&asked, &change));
@@ -74,10 +78,10 @@ pub fn on_the_host(question: &Question, (setup, policy): &(Setup, Policy)) -> Ve
 }
 
 /// Another scheduler or parameter that a stock host has a command for: on Xen its own, of both the slice.
-fn stock(question: &Question, then: &Policy) -> Option<Change> {
-    let (now, name) = (question.policy, then.discipline().name);
+pub fn stock(toolstack: Toolstack, now: &Policy, then: &Policy) -> Option<Change> {
+    let name = then.discipline().name;
     let newest = Policy::named(name).ok()?;
-    if question.toolstack == Toolstack::Xl
+    if toolstack == Toolstack::Xl
         && ["credit", "credit2"].contains(&name)
         && then.parameters() == newest.parameters()
     {

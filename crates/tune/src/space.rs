@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use steelyard_advise::Toolstack;
 use steelyard_policy::{Parameter, Parameters, Policy, disciplines, ffi, governors, published};
-use steelyard_simulator::config::Setup;
+use steelyard_simulator::config::{Others, Setup};
 use steelyard_simulator::limits;
 use steelyard_simulator::units::Nanoseconds;
 
+use crate::shell::stock;
 use crate::{Question, Vary};
 
 /// Parameters, weights and slices are varied by up to this factor, up and down, as far as their own limits allow.
@@ -68,6 +70,7 @@ pub enum Values {
 #[derive(Clone, Debug)]
 pub struct Space<'a> {
     setup: &'a Setup,
+    toolstack: Toolstack,
     /// The first is what the host has.
     bases: Vec<Policy>,
     pub dimensions: Vec<Dimension>,
@@ -108,7 +111,9 @@ impl<'a> Space<'a> {
                 add(shown, Vary::Parameters, Knob::Parameter { owner, name }, values);
             }
         }
-        for (index, domain) in question.setup.domains.iter().enumerate() {
+        let domains = question.setup.domains.iter().enumerate();
+        // Nobody has commands for what is no virtual machine.
+        for (index, domain) in domains.filter(|(_, domain)| domain.host_tasks.is_none()) {
             let name = |what: &str| format!("domain.{}.{what}", domain.name);
             if vary(Vary::Weight) {
                 let values =
@@ -126,7 +131,7 @@ impl<'a> Space<'a> {
                 add(name("slice"), Vary::Slice, Knob::Slice(index), values);
             }
         }
-        Space { setup: question.setup, bases, dimensions }
+        Space { setup: question.setup, toolstack: question.toolstack, bases, dimensions }
     }
 
     /// The host with these changes; those that have no meaning there do nothing.
@@ -146,6 +151,13 @@ impl<'a> Space<'a> {
                 }
                 Knob::Slice(domain) => setup.domains[*domain].slice = Some(Nanoseconds(value)),
             }
+        }
+        // What `steelyard kvm run` schedules has tasks of the host beside it, whatever the policy.
+        if self.toolstack == Toolstack::Libvirt
+            && policy.parameters() != self.bases[0].parameters()
+            && stock(self.toolstack, &self.bases[0], &policy).is_none()
+        {
+            setup.host.others = setup.host.others.or(Some(Others::Beside));
         }
         (setup, policy)
     }

@@ -285,8 +285,8 @@ fn read_recording(
         within.is_ok()
     });
     within.map_err(over)?;
-    let known = match read? {
-        Read::Snapshots { known, .. } => known,
+    let (known, ending) = match read? {
+        Read::Snapshots { known, ending } => (known, ending),
         Read::Events { history, skipped: None } => {
             return Recording::of_history(&history, |_| true, 0).map_err(over);
         }
@@ -296,6 +296,13 @@ fn read_recording(
     };
     let recording = snapshots.finish().map(|mut recording| {
         recording.known = known;
+        let how = match ending {
+            Ending::Complete => return recording,
+            Ending::CutOff => "it was cut off",
+            Ending::Damaged => "it is damaged there",
+        };
+        let after_s = recording.elapsed_ns as f64 / 1e9;
+        recording.assumed.insert(0, format!("No more than {after_s:.2} s of the file: {how}."));
         recording
     });
     recording.ok_or_else(|| {

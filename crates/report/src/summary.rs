@@ -422,6 +422,12 @@ pub fn summarise(comparison: &Comparison) -> Summary {
     Summary { policies: labels, sections, replay, verdicts, headline, faults, known }
 }
 
+/// How many policies.
+fn simulated(comparison: &Comparison) -> usize {
+    let policies = comparison.policies.iter();
+    policies.filter(|policy| policy.label != PolicySummary::RECORDED).count()
+}
+
 /// Which policies are best, or as good as the best, for how many.
 fn headline(comparison: &Comparison, sections: &[Section]) -> String {
     let counted = || sections.iter().filter(|section| section.counts);
@@ -441,6 +447,11 @@ fn headline(comparison: &Comparison, sections: &[Section]) -> String {
         .collect();
     // Of equal ones the first stays the first.
     order.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    if simulated(comparison) < 2 {
+        return format!(
+            "{HEADLINE}: of one policy there is none that is better: `--policy` names more."
+        );
+    }
     let recorded = comparison.policies.iter().any(|it| it.label == PolicySummary::RECORDED);
     let Some(&(most, _)) = order.first() else {
         return match (&comparison.replay_error, recorded) {
@@ -707,6 +718,9 @@ fn verdict(
     tasks: &[Figure],
     faulty: &[bool],
 ) -> Option<String> {
+    if simulated(comparison) < 2 {
+        return None;
+    }
     let p99 = wait_p99(comparison, group);
     // What workloads say of themselves nobody recorded.
     let (figure, extremes) = tasks

@@ -375,7 +375,9 @@ fn policies(
                 path.extend(path_of(keys));
                 place(&path, message)
             } else {
-                Source::new("--policy", &entry.policy).error(0..entry.policy.len(), message)
+                let is_own = options.own.as_ref() == Some(&entry.policy);
+                let option = if is_own { "--own" } else { "--policy" };
+                Source::new(option, &entry.policy).error(0..entry.policy.len(), message)
             }
         };
         let mut policy = Policy::named(&entry.policy)

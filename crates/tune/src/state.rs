@@ -213,6 +213,6 @@ impl Header {
             it if it.seeds != self.seeds => "number of seeds",
             _ => "length",
         };
-        format!("this is the state of another search: its {what} differs")
+        format!("this is the state of another search: they differ in {what}")
     }
 }

@@ -299,9 +299,9 @@ fn a_state_that_is_not_of_this_search_is_refused() {
     assert!(parse("", &header).unwrap_err().contains("no state"), "an empty file is not one");
     let second = file.split('\n').nth(1).unwrap();
     for (bad, says) in [
-        (file.replacen("steelyard tune", "other", 1), "its format differs"),
-        (file.replacen("batch*", "batch", 1), "what is to be kept differs"),
-        (file.replacen("\"seeds\":2", "\"seeds\":3", 1), "number of seeds differs"),
+        (file.replacen("steelyard tune", "other", 1), "they differ in format"),
+        (file.replacen("batch*", "batch", 1), "they differ in what is to be kept"),
+        (file.replacen("\"seeds\":2", "\"seeds\":3", 1), "they differ in number of seeds"),
         (format!("{file}{{}}\n"), "no setting and its figures"),
         (format!("{file}{}\n", "[".repeat(100_000)), "no setting and its figures"),
         (format!("{file}{second}\n"), "there twice"),
@@ -313,12 +313,14 @@ fn a_state_that_is_not_of_this_search_is_refused() {
     }
     question.goals = &[];
     let other = Header::new(&question, SEEDS as u32, input.length.0);
-    assert!(parse(&file, &other).unwrap_err().contains("its goals differs"));
+    assert!(parse(&file, &other).unwrap_err().contains("they differ in goals"));
     let other = Policy::named("credit2").unwrap();
     question.goals = &goals;
     question.policy = &other;
     let other = Header::new(&question, SEEDS as u32, input.length.0);
-    assert!(parse(&file, &other).unwrap_err().contains("host, scheduler or recording differs"));
+    assert!(
+        parse(&file, &other).unwrap_err().contains("they differ in host, scheduler or recording")
+    );
 }
 
 #[test]

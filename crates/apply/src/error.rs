@@ -120,13 +120,13 @@ impl fmt::Display for StateError {
             ),
             StateError::Busy(path) => write!(
                 formatter,
-                "another `steelyard apply` or `undo` is at work ({})\n  help: wait until it is done",
+                "another `steelyard apply`, `govern` or `undo` is at work ({})\n  help: wait until it is done",
                 told(path)
             ),
             StateError::Applied(path) => write!(
                 formatter,
-                "a plan has been applied already ({})\n  help: `steelyard undo` takes it back; then apply \
-                 this one",
+                "what a plan or a governor changed before still stands ({})\n  help: `steelyard undo` takes it \
+                 back; then try again",
                 told(path)
             ),
         }

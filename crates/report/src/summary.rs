@@ -95,7 +95,7 @@ pub struct Group {
     /// Their names.
     pub names: HashSet<String>,
     /// They are what ran on a recorded host beside its virtual machines.
-    rest_of_host: bool,
+    pub rest_of_host: bool,
     /// One of them, in a run that knows its tasks.
     settings: DomainMeasure,
 }

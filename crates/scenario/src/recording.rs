@@ -562,8 +562,10 @@ impl Digest {
         for (id, rest) in (priority::REST..).zip(rest) {
             let Rest { mut name, weight, ungrouped, tasks, times, loads, pins } = rest;
             // A domain may be called so, and there may be more threads than one has room for.
+            let (called, mut number) = (name.clone(), 2);
             while processes.values().any(|known: &Process| known.name == name) {
-                name += &format!("-{id}");
+                name = format!("{called}, {number}");
+                number += 1;
             }
             processes.entry(id).or_insert_with(|| {
                 threads.add(id, loads);
@@ -788,8 +790,8 @@ fn never_told(source: &str, held: bool) -> Option<&'static str> {
         Some("Where vCPUs had better run, and CPU pools: there is none.")
     } else if held {
         Some(
-            "Of groups within groups, or of several VMs, each has by its weight what its sleep and that of the others \
-             leave it on average; caps of other groups, real-time threads before all others: there are none.",
+            "Nested and shared groups: each has by its weight what its sleep and that of the others leave it on average; \
+             caps of other groups: there are none.",
         )
     } else if source.starts_with("Linux ") {
         Some(

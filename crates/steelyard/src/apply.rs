@@ -17,7 +17,9 @@ pub fn apply(arguments: &Apply, interrupt: &Interrupt) -> Result<(), Failure> {
         let steps = steps(&plan, &host).map_err(|error| failure(APPLY, error))?;
         let applied = State::open(&host).map(|state| state.map(|state| state.read()));
         if matches!(applied, Ok(Some(Ok(Some(_))))) {
-            terminal::note("a plan has been applied already: `steelyard undo` first");
+            terminal::note(
+                "what a plan or a governor changed before still stands: `steelyard undo` first",
+            );
         }
         return terminal::print(&steps.iter().map(described).collect::<String>());
     }

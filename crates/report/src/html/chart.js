@@ -28,11 +28,16 @@ const draw = (() => {
   };
   const LINE = 18;
   const LONGEST_NAME = 190;
+  // Names that begin alike differ at the end: what is left out is of the middle.
   const shortened = (text, room) => {
     if (width_of(text) <= room) return text;
-    let kept = text.length;
-    while (kept > 1 && width_of(`${text.slice(0, kept)}…`) > room) kept -= 1;
-    return `${text.slice(0, kept)}…`;
+    const without = (left_out) => {
+      const begin = Math.ceil((text.length - left_out) / 2);
+      return `${text.slice(0, begin)}…${text.slice(begin + left_out)}`;
+    };
+    let left_out = 1;
+    while (left_out < text.length - 1 && width_of(without(left_out)) > room) left_out += 1;
+    return without(left_out);
   };
 
   // Lines over a colour, for more things than there are colours.

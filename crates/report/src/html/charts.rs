@@ -35,6 +35,7 @@ struct Charted {
 #[derive(Serialize)]
 struct ChartedGroup {
     title: String,
+    rest_of_host: bool,
     share: Vec<Option<Spread>>,
     entitlement: Vec<Option<Spread>>,
     workload: Vec<ChartedFigure>,
@@ -106,6 +107,7 @@ fn charted_group(comparison: &Comparison, group: &Group, names: &[String]) -> Ch
     let policies = || comparison.policies.iter().map(|policy| policy.label.as_str());
     ChartedGroup {
         title: group.title.clone(),
+        rest_of_host: group.rest_of_host,
         share: share.spreads(),
         entitlement: entitlement.spreads(),
         workload: task_figures(comparison, group)

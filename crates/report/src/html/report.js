@@ -358,9 +358,9 @@
       const longest = group.worst.map((wait) => wait?.length_ns ?? 0);
       return (Math.max(...longest) + 1e3) / (Math.min(...longest) + 1e3);
     };
-    // Who hardly runs differs by chance.
+    // Who hardly runs differs by chance, and people ask for virtual machines.
     const counts = (group) =>
-      group.workload.length > 0 && group.share.some((share) => share?.median >= 3);
+      !group.rest_of_host && group.workload.length > 0 && group.share.some((share) => share?.median >= 3);
     const interesting = input.groups
       .map((group, number) => [counts(group) ? ratio(group) : 0, number])
       .sort(([a], [b]) => b - a)[0]?.[1];

@@ -112,6 +112,12 @@ fn words(input: &Loaded, policy: &Policy) -> Result<Run, RunError> {
 }
 
 fn goals(asked: &Search, words: &Run) -> Result<(Vec<Goal>, Vec<Keep>), RunError> {
+    let twice = |text: &&String| asked.minimise.iter().any(|other| other.trim() == text.trim());
+    if let Some(text) = asked.maximise.iter().find(twice) {
+        let both =
+            Source::new("--maximise", text).error(0..text.len(), "this is to be minimised, too");
+        return Err(both.with_help("leave one of the two out").into());
+    }
     let minimise = asked.minimise.iter().map(|text| (Direction::Minimise, text));
     let maximise = asked.maximise.iter().map(|text| (Direction::Maximise, text));
     let goals = minimise.chain(maximise).map(|(way, text)| Goal::parse(way, text, words));

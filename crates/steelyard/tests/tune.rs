@@ -99,8 +99,12 @@ fn threads_and_a_kill_change_no_byte() {
 fn bad_input_is_refused_before_the_work() {
     let directory = directory();
     fs::write(directory.path().join("other.jsonl"), "{\"some\": 1}\n").unwrap();
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 11] = [
         (&[], &["--minimise"]),
+        (
+            &["--minimise", "report: share", "--maximise", "report: share"],
+            &["this is to be minimised, too"],
+        ),
         (&["--minimise", "report: wiat p99"], &["did you mean `wait p99`?", "--> --minimise:1:8"]),
         (&["--maximize", "reprot: share"], &["did you mean `report`?", "`all`, `host`"]),
         (&["--minimise", "report: burst p98"], &["`burst p90`"]),

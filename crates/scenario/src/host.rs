@@ -4,6 +4,7 @@
 //! described in `docs/describe.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use steelyard_recording::Group;
 use steelyard_simulator::limits;
 use steelyard_simulator::units::CpuSet;
 
-use crate::diagnostic::{Diagnostic, Source};
+use crate::diagnostic::{Diagnostic, Source, open, read_text, unreadable};
 use crate::document::{locate, parse};
 use crate::priority;
 
@@ -178,13 +179,13 @@ impl HostDescription {
     /// # Errors
     /// What is wrong with it, and where.
     pub fn read(path: &Path) -> Result<HostDescription, Diagnostic> {
-        let source = Source::read(path)?;
-        if !looks_like(source.text.as_bytes()) {
+        let mut file = open(path)?;
+        if !looks_like(file.fill_buf().map_err(|error| unreadable(path, &error))?) {
             let message = "this is no description of a host";
-            return Err(Diagnostic::of_file(&source.name, message)
+            return Err(Diagnostic::of_file(path.display().to_string(), message)
                 .with_help("make one on the recorded host: steelyard describe -o FILE"));
         }
-        HostDescription::parse(&source)
+        HostDescription::parse(&read_text(path, file)?)
     }
 
     /// Reads a text.

@@ -310,6 +310,10 @@ fn what_does_not_fit_is_refused() {
         let message = host.refused(&compare);
         assert!(message.contains(words), "{words}: {message}");
     }
+    // A recording is none, however long it is.
+    host.put("long.perf.txt", &recording().repeat(400));
+    let message = host.refused(&["compare", "night.perf.txt", "--host", "long.perf.txt"]);
+    assert!(message.contains("no description of a host"), "{message}");
     // For what needs none.
     host.succeeds(&["convert", "night.perf.txt", "-o", "night.steelyard"]);
     let message = host.refused(&["compare", "night.steelyard", "--host", "good.toml"]);

@@ -339,7 +339,10 @@ impl Follower {
             }
             let of_threads = match recognised.grouped {
                 Some(_) => (weight(NICE_USUAL), false),
-                None => (weight(prevailing(&threads)), true),
+                None => {
+                    let used = threads.iter().map(|ran| (ran.priority(), ran.gotten_ns));
+                    (weight(priority::prevailing(used)), true)
+                }
             };
             told.push(Domain {
                 id: id.into(),
@@ -537,15 +540,4 @@ impl Ran<'_> {
     fn priority(&self) -> u32 {
         priority::known(self.thread.priority)
     }
-}
-
-/// The priority at which most of these threads' time was used.
-fn prevailing(threads: &[Ran<'_>]) -> u32 {
-    let mut used: BTreeMap<u32, u64> = BTreeMap::new();
-    for ran in threads {
-        *used.entry(ran.priority()).or_default() += ran.gotten_ns;
-    }
-    used.into_iter()
-        .max_by_key(|&(_, used_ns)| used_ns)
-        .map_or(NICE_USUAL, |(priority, _)| priority)
 }

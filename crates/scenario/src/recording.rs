@@ -695,24 +695,17 @@ impl Digest {
             let Some(process) = processes.get_mut(&id).filter(|process| process.vcpus == 0) else {
                 continue;
             };
-            let priority = self.prevailing_priority(index, process);
+            let used = (0..).zip(&process.times).map(|(vcpu, time)| {
+                let placement = self.placements.get(&Who::Vcpu(index as u32, vcpu));
+                let priority = placement.and_then(|placement| placement.priority);
+                (priority::known(priority), time.gotten_ns)
+            });
+            let priority = priority::prevailing(used);
             if of_linux && (beside || priority < priority::NICE_LEAST) {
                 process.tasks = Some(HostTasks { priority, kernel: false });
             }
         }
         groups
-    }
-
-    /// The priority at which most of these threads' time was used.
-    fn prevailing_priority(&self, index: usize, process: &Process) -> u32 {
-        let mut used: BTreeMap<u32, u64> = BTreeMap::new();
-        for (vcpu, time) in (0..).zip(&process.times) {
-            let placement = self.placements.get(&Who::Vcpu(index as u32, vcpu));
-            let priority = priority::known(placement.and_then(|placement| placement.priority));
-            *used.entry(priority).or_default() += time.gotten_ns;
-        }
-        let most = used.into_iter().max_by_key(|&(_, used_ns)| used_ns);
-        most.map_or(priority::NICE_USUAL, |(priority, _)| priority)
     }
 }
 

@@ -426,6 +426,18 @@ pub enum Ending {
     Damaged,
 }
 
+impl Ending {
+    /// What is wrong with it, in words.
+    #[must_use]
+    pub fn fault(self) -> Option<&'static str> {
+        match self {
+            Ending::Complete => None,
+            Ending::CutOff => Some("it was cut off"),
+            Ending::Damaged => Some("what follows is damaged"),
+        }
+    }
+}
+
 /// Whether a file that begins so is a recording.
 pub fn looks_like(head: &[u8]) -> bool {
     let mut line = vec![];

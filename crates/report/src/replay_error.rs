@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use steelyard_simulator::measure::{DomainMeasure, Run};
 
 use crate::format;
-use crate::results::{Comparison, PolicySummary};
 
 /// Domains that used less of a pCPU, in percent, do not count in the sums.
 const LEAST_SHARE_PERCENT: f64 = 3.0;
@@ -62,10 +61,8 @@ pub struct Replayed {
 }
 
 impl ReplayError {
-    /// Of a comparison with what was recorded and runs of this policy; none if it has not both.
-    pub fn of(comparison: &Comparison, policy: &str, assumed: bool) -> Option<ReplayError> {
-        let recorded = comparison.runs_of(PolicySummary::RECORDED).next()?;
-        let runs: Vec<&Run> = comparison.runs_of(policy).collect();
+    /// Of what was recorded and replays of it by this policy; none if there are none of all that was recorded.
+    pub fn of(recorded: &Run, runs: &[&Run], policy: &str, assumed: bool) -> Option<ReplayError> {
         let mut domains = vec![];
         for domain in &recorded.domains {
             let same = |run: &&'_ Run| run.domains.iter().position(|it| it.name == domain.name);
@@ -241,6 +238,7 @@ mod tests {
     use steelyard_simulator::measure::{TimeMeasure, WorstWait};
 
     use super::*;
+    use crate::results::{Comparison, PolicySummary};
     use crate::summary::summarise;
 
     const S: u64 = 1_000_000_000;
@@ -308,7 +306,8 @@ mod tests {
                 &[("web", 22.0, other_ms[1]), ("batch", 57.0, 8.0), ("tiny", 1.0, 1.0)],
             ),
         ];
-        comparison.replay_error = ReplayError::of(&comparison, "own", false);
+        let replays: Vec<&Run> = comparison.runs_of("own").collect();
+        comparison.replay_error = ReplayError::of(&comparison.runs[0], &replays, "own", false);
         comparison
     }
 

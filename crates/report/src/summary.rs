@@ -631,8 +631,9 @@ fn meanwhile_row(comparison: &Comparison, group: &Group) -> Row {
         let text = match worst {
             Some((_, wait)) if wait.length_ns > 0 => match wait.ran.first() {
                 Some(ran) => format!("{}/{}", ran.domain, ran.vcpu),
-                // Of tasks of the host it is not told.
-                None => "–".to_owned(),
+                // Of tasks of a recorded host it is not told.
+                None if policy.label == PolicySummary::RECORDED => "–".to_owned(),
+                None => "nobody".to_owned(),
             },
             _ => "–".to_owned(),
         };

@@ -10,7 +10,7 @@ use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 
-use crate::{FIRST_SEED, RunError, Watch};
+use crate::{FIRST_SEED, RunError, Watch, own};
 
 /// Runs every policy with every seed on every input; `sources` are the names of their files, without directories.
 ///
@@ -77,9 +77,7 @@ fn every_run(comparison: usize, input: &Loaded) -> impl Iterator<Item = Job<'_>>
 
 /// By the host's own scheduler, where `every_run` is of a host that was changed.
 fn runs_as_recorded(comparison: usize, input: &Loaded) -> impl Iterator<Item = Job<'_>> {
-    let own =
-        |policy: &&LabelledPolicy| input.own.as_ref().is_some_and(|own| own.label == policy.label);
-    let host = input.as_recorded.as_ref().zip(input.policies.iter().find(own));
+    let host = input.as_recorded.as_ref().zip(own(input).ok());
     host.into_iter().flat_map(move |(setup, policy)| {
         seeds(input).map(move |seed| whole_run(comparison, input, setup, policy, seed))
     })
@@ -185,10 +183,10 @@ impl Job<'_> {
 fn results(sources: &[String], inputs: &[Loaded], runs: Vec<Run>) -> Results {
     let mut runs = runs.into_iter();
     let comparisons = sources.iter().zip(inputs).map(|(source, input)| {
-        let recorded = input.recorded.iter();
+        let recorded = input.recorded.as_ref();
         let policies = recorded
-            .clone()
             .map(|_| PolicySummary::recorded())
+            .into_iter()
             .chain(input.policies.iter().map(|p| PolicySummary::new(&p.label, &p.policy)))
             .collect();
         let mut comparison = Comparison::new(
@@ -200,18 +198,17 @@ fn results(sources: &[String], inputs: &[Loaded], runs: Vec<Run>) -> Results {
             policies,
         );
         let count = input.policies.len() * input.seeds as usize;
-        comparison.runs.extend(recorded.clone().cloned().chain(runs.by_ref().take(count)));
+        comparison.runs.extend(recorded.cloned().into_iter().chain(runs.by_ref().take(count)));
         comparison.assumed.clone_from(&input.assumed);
         comparison.described.clone_from(&input.known);
         let as_recorded: Vec<Run> =
             runs.by_ref().take(runs_as_recorded(0, input).count()).collect();
-        comparison.replay_error = input.own.as_ref().and_then(|own| {
-            if as_recorded.is_empty() {
-                return ReplayError::of(&comparison, &own.label, own.assumed);
-            }
-            let mut of_recorded = comparison.clone();
-            of_recorded.runs = recorded.cloned().chain(as_recorded).collect();
-            ReplayError::of(&of_recorded, &own.label, own.assumed)
+        comparison.replay_error = recorded.zip(input.own.as_ref()).and_then(|(recorded, own)| {
+            let replays: Vec<&Run> = match input.as_recorded {
+                Some(_) => as_recorded.iter().collect(),
+                None => comparison.runs_of(&own.label).collect(),
+            };
+            ReplayError::of(recorded, &replays, &own.label, own.assumed)
         });
         comparison
     });

@@ -13,7 +13,7 @@ use steelyard_boundary::output::{Output, Stream};
 use steelyard_experiment::Spread;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
-use steelyard_report::{Comparison, PolicySummary, ReplayError, factor};
+use steelyard_report::{ReplayError, factor};
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Source, did_you_mean, policy};
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::Setup;
@@ -160,24 +160,20 @@ fn errors(
     let Some(own) = &input.own else { return Ok(Some(vec![f64::INFINITY; goals.len()])) };
     simulator.watch.begin("Replaying", Some(VERDICT_SEEDS.into()));
     let seeds = FIRST_SEED..FIRST_SEED + u64::from(VERDICT_SEEDS);
-    let host = [(&input.setup, &now.policy)];
-    let runs = simulator.run(&host, seeds.clone(), |simulation| {
+    let setup = input.as_recorded.as_ref().unwrap_or(&input.setup);
+    let host = [(setup, &now.policy)];
+    let runs = simulator.run(&host, seeds, |simulation| {
         simulation.run_watched(input.length.0, |_| simulator.watch.wanted())?;
         Ok(Run { policy: now.label.clone(), ..simulation.measure() })
     })?;
     let runs = runs.into_iter().next().unwrap_or_default();
-    let policies = vec![PolicySummary::recorded(), PolicySummary::new(&now.label, &now.policy)];
-    let source = String::new();
-    let seeds = seeds.collect();
-    let mut comparison =
-        Comparison::new(&input.name, source, input.length.0, seeds, &input.setup, policies);
-    comparison.runs = std::iter::once(recorded.clone()).chain(runs.iter().cloned()).collect();
-    let usual = ReplayError::of(&comparison, &own.label, own.assumed);
+    let replays: Vec<&Run> = runs.iter().collect();
+    let usual = ReplayError::of(recorded, &replays, &own.label, own.assumed);
     let usual = usual.map_or(f64::INFINITY, |error| error.p99_median_factor);
     // What is recorded may be in another order, and lack somebody.
     let same = |name: &str| recorded.domains.iter().find(|domain| domain.name == name);
     let domains: Option<Vec<_>> =
-        input.setup.domains.iter().map(|domain| same(&domain.name).cloned()).collect();
+        setup.domains.iter().map(|domain| same(&domain.name).cloned()).collect();
     let recorded = domains.map(|domains| Run { domains, ..recorded.clone() });
     let of_goal = |goal: &Goal| {
         let replayed: Option<Vec<f64>> = runs.iter().map(|run| goal.value(run)).collect();

@@ -55,6 +55,8 @@ pub fn key_part(name: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     source: Source,
+    /// Where the key ends.
+    key_end: usize,
     /// The key's parts.
     pub path: Vec<String>,
     /// The value as it was written.
@@ -71,24 +73,22 @@ impl Setting {
                 .with_help("write KEY=VALUE, such as credit.slice_ns=5000000"));
         };
         let path: Vec<_> = parts.iter().map(|part| unquoted(part.trim())).collect();
+        let key_end = text.len() - value.len() - 1;
         if path.iter().any(String::is_empty) {
-            let key = &text[..text.len() - value.len() - 1];
-            return Err(source.error(0..key.len(), format!("`{key}` is no key")));
+            return Err(source.error(0..key_end, format!("`{}` is no key", &text[..key_end])));
         }
         let value = value.trim().to_owned();
-        Ok(Setting { source, path, value })
+        Ok(Setting { source, key_end, path, value })
     }
 
     /// An error about the key.
     pub fn key_error(&self, message: impl Into<String>) -> Diagnostic {
-        let end = self.source.text.find('=').unwrap_or(0);
-        self.source.error(0..end, message)
+        self.source.error(0..self.key_end, message)
     }
 
     /// An error about the value.
     pub fn value_error(&self, message: impl Into<String>) -> Diagnostic {
-        let start = self.source.text.find('=').unwrap_or(0) + 1;
-        self.source.error(start..self.source.text.len(), message)
+        self.source.error(self.key_end + 1..self.source.text.len(), message)
     }
 
     /// Whether a setting at `path` stands, as a whole or in part, in this one.

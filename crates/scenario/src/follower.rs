@@ -279,7 +279,7 @@ impl Follower {
             // The threads of its vCPUs come first, then the emulator's, input and output's and the
             // kernel's helpers.
             threads.sort_by_key(|ran| (ran.vcpu_number().unwrap_or(u32::MAX), ran.tid));
-            let is_virtual_machine = threads.iter().any(|ran| ran.vcpu_number().is_some());
+            let is_virtual_machine = is_virtual_machine(&threads);
             if !is_virtual_machine {
                 // They compete with each other, not with the others of their process.
                 rest.extend(threads.extract_if(.., |ran| ran.priority() < NICE_LEAST));
@@ -297,10 +297,10 @@ impl Follower {
             let name = match self.threads.get(&pid).map(|thread| &thread.name) {
                 _ if described.is_some() => described.map_or(String::new(), |it| it.name.clone()),
                 Some(name) if !name.is_empty() => name.clone(),
-                _ => match known.as_ref().and_then(|known| known.name(pid)) {
-                    Some(name) => name.to_owned(),
-                    None => format!("process-{pid}"),
-                },
+                _ => known
+                    .as_ref()
+                    .and_then(|known| known.name(pid))
+                    .map_or_else(|| format!("process-{pid}"), str::to_owned),
             };
             domains.push((pid, name, threads));
         }
@@ -328,16 +328,24 @@ impl Follower {
         let mut index_of = HashMap::new();
         let mut told = vec![];
         let mut placements = Placements::default();
+        let mut place = |who, ran: &Ran<'_>, pid| {
+            let placement = match &known {
+                Some(known) => self.place(known, &mut placements, who, ran, pid),
+                None => recognised.place(who, ran.tid, ran.thread.priority),
+            };
+            placements.all.push(placement);
+        };
+        let machines = domains.iter().filter(|(.., threads)| is_virtual_machine(threads));
+        let machines: Vec<u32> = machines.map(|(pid, ..)| *pid).collect();
         for (index, (id, name, threads)) in (0..).zip(domains) {
-            let is_virtual_machine = threads.iter().any(|ran| ran.vcpu_number().is_some());
-            let described = known.as_ref().filter(|_| is_virtual_machine);
+            let described = known.as_ref().filter(|_| is_virtual_machine(&threads));
             let described = described.and_then(|known| known.domain(id));
             index_of.extend((0..).zip(&threads).map(|(vcpu, ran)| (ran.tid, (index, vcpu))));
             let vcpu = |ran: &Ran<'_>| Vcpu { id: ran.tid.into(), name: ran.thread.name.clone() };
             for (vcpu, ran) in (0..).zip(&threads) {
-                self.place(&mut placements, known.as_ref(), Who::Vcpu(index, vcpu), ran, id);
+                place(Who::Vcpu(index, vcpu), ran, id);
             }
-            let of_threads = match recognised.grouped {
+            let (own_weight, ungrouped) = match recognised.grouped {
                 Some(_) => (weight(NICE_USUAL), false),
                 None => {
                     let used = threads.iter().map(|ran| (ran.priority(), ran.gotten_ns));
@@ -347,43 +355,18 @@ impl Follower {
             told.push(Domain {
                 id: id.into(),
                 name,
-                weight: described.and_then(|it| it.weight).unwrap_or(of_threads.0),
-                ungrouped: described.map_or(of_threads.1, |it| it.ungrouped),
+                weight: described.and_then(|it| it.weight).unwrap_or(own_weight),
+                ungrouped: described.map_or(ungrouped, |it| it.ungrouped),
                 cap_percent: described.and_then(|it| it.cap_percent).unwrap_or(0),
                 vcpus: threads.iter().map(vcpu).collect(),
             });
         }
         for ran in &rest {
-            let pid = ran.thread.process.unwrap_or(ran.tid);
-            self.place(&mut placements, known.as_ref(), Who::Other(ran.tid), ran, pid);
-        }
-        for placement in &mut placements.all {
-            let thread = |tid: u32| recognised.pinned.get(&tid).copied();
-            let pinned = match placement.who {
-                Who::Other(tid) => thread(tid),
-                Who::Vcpu(domain, vcpu) => {
-                    let told: &Domain = &told[domain as usize];
-                    told.vcpus.get(vcpu as usize).and_then(|vcpu| thread(vcpu.id as u32))
-                }
-            };
-            if let Some(cpu) = pinned {
-                placement.pcpus = Some([cpu].into_iter().collect());
-            }
+            place(Who::Other(ran.tid), ran, ran.thread.process.unwrap_or(ran.tid));
         }
         let mut told_of = vec![];
-        let machines = || {
-            told.iter()
-                .filter(|it| it.vcpus.iter().any(|vcpu| qemu::vcpu_number(&vcpu.name).is_some()))
-        };
-        if let Some(known) = &known
-            && known.tells_of_machines()
-            && machines().count() > 0
-            && machines().all(|it| known.domain(it.id as u32).is_none())
-        {
-            return Err(known.of_others(host));
-        }
         if let Some(known) = &known {
-            let (of_description, not_told) = known.told(host, &placements, length_ns)?;
+            let (of_description, not_told) = known.told(host, &placements, &machines, length_ns)?;
             told_of = of_description;
             unseen.extend(not_told);
         }
@@ -451,28 +434,25 @@ impl Follower {
         recognised(self.segments.iter().chain(open), &held.collect(), self.cpus.len())
     }
 
-    /// Says how a thread of this process is held, as far as it is known.
+    /// How the description has a thread of this process, or else of who made it: a process begins in its parent's
+    /// control group and session.
     fn place(
         &self,
+        known: &Known<'_>,
         placements: &mut Placements,
-        known: Option<&Known<'_>>,
         who: Who,
         ran: &Ran<'_>,
         pid: u32,
-    ) {
-        let priority = ran.thread.priority;
-        let Some(known) = known else {
-            placements.all.push(Placement { who, priority, groups: vec![], pcpus: None });
-            return;
-        };
-        // A process begins in its parent's control group and session. Numbers are given again: not for ever.
+    ) -> Placement {
+        // Numbers are given again: not for ever.
         let parents = iter::successors(ran.thread.parent, |tid| self.threads.get(tid)?.parent);
         let processes = parents.take(MOST_PARENTS).map(|tid| {
             let process = self.threads.get(&tid).and_then(|thread| thread.process);
             process.unwrap_or(tid)
         });
         let thread = (ran.tid, ran.thread.name.as_str(), ran.gotten_ns);
-        known.place(placements, who, thread, iter::once(pid).chain(processes), priority);
+        let processes = iter::once(pid).chain(processes);
+        known.place(placements, who, thread, processes, ran.thread.priority)
     }
 }
 
@@ -523,6 +503,10 @@ impl<'a> Others<'a> {
         let priority = other.ran.thread.priority;
         self.runs.push(OtherRun { name, thread, priority, waited, pcpu, start_ns, end_ns });
     }
+}
+
+fn is_virtual_machine(threads: &[Ran<'_>]) -> bool {
+    threads.iter().any(|ran| ran.vcpu_number().is_some())
 }
 
 /// A thread that ran.

@@ -65,7 +65,7 @@ impl<'a> Known<'a> {
         (tid, name, gotten_ns): (u32, &str, u64),
         mut processes: impl Iterator<Item = u32>,
         priority: Option<u32>,
-    ) {
+    ) -> Placement {
         // Of others than virtual machines only the first thread is told of.
         let of_process = || processes.find_map(|pid| self.threads.get(&pid).copied());
         let met = self.thread(tid, name);
@@ -80,37 +80,32 @@ impl<'a> Known<'a> {
         let group = thread.and_then(|thread| thread.group).filter(|_| !urgent);
         let groups = self.description.chain(group);
         let pcpus = thread.and_then(|thread| thread.pcpus.clone());
-        placements.all.push(Placement { who, priority, groups, pcpus });
-    }
-
-    /// Whether there were any.
-    pub fn tells_of_machines(&self) -> bool {
-        !self.domains.is_empty()
-    }
-
-    /// It is of another host, or of another time: none of the recorded virtual machines is among its own.
-    pub fn of_others(&self, recording: &str) -> Diagnostic {
-        let message = format!(
-            "the description of the host {} tells of other VMs or threads than were recorded",
-            told(&self.description.host.name)
-        );
-        Diagnostic::of_file(recording, message).with_help(
-            "describe the host while you record it, not after VMs were started anew; or take the description away",
-        )
+        Placement { who, priority, groups, pcpus }
     }
 
     /// What is known of a recording of Linux by this, and what is not, a sentence each.
     ///
     /// # Errors
-    /// None of its threads is one of the recording: it is of another host, or of another time.
+    /// None of its threads, or of its virtual machines, is one of the recording's (`machines` are the processes of those):
+    /// it is of another host, or of another time.
     pub fn told(
         &self,
         recording: &str,
         placements: &Placements,
+        machines: &[u32],
         length_ns: u64,
     ) -> Result<(Vec<String>, Vec<String>), Diagnostic> {
-        if placements.met == 0 {
-            return Err(self.of_others(recording));
+        let of_others = !self.domains.is_empty()
+            && !machines.is_empty()
+            && machines.iter().all(|pid| self.domain(*pid).is_none());
+        if placements.met == 0 || of_others {
+            let message = format!(
+                "the description of the host {} tells of other VMs or threads than were recorded",
+                told(&self.description.host.name)
+            );
+            return Err(Diagnostic::of_file(recording, message).with_help(
+                "describe the host while you record it, not after VMs were started anew; or take the description away",
+            ));
         }
         let known = vec![format!(
             "By the description of {}: control groups, niceness and pins of {} threads, {}; {}.",

@@ -116,7 +116,9 @@ pub fn load(path: &Path, options: &Options) -> Result<Loaded, Diagnostic> {
 
 /// Whether a `--set` changes the host; others say more exactly what it is.
 fn is_change(set: &str) -> bool {
-    ["domain.", "host.others"].iter().any(|begin| set.trim_start().starts_with(begin))
+    let parts = Setting::parse(set).map_or(vec![], |setting| setting.path);
+    let parts: Vec<_> = parts.iter().map(String::as_str).collect();
+    matches!(parts[..], ["domain", ..] | ["host", "others"])
 }
 
 /// Reads a scenario from its text; recordings in it are relative to the current directory.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use steelyard_recording::{Placement, Who};
 use steelyard_simulator::measure::Segment;
 
 /// More runs and waits than that are not looked at.
@@ -47,6 +48,12 @@ pub(crate) struct Recognised {
 }
 
 impl Recognised {
+    /// How this thread was held; groups are its domain's.
+    pub fn place(&self, who: Who, tid: u32, priority: Option<u32>) -> Placement {
+        let pcpus = self.pinned.get(&tid).map(|&cpu| [cpu].into_iter().collect());
+        Placement { who, priority, groups: vec![], pcpus }
+    }
+
     /// What is taken, and how it could be known, a sentence each.
     pub fn told(&self) -> Vec<String> {
         let groups = match self.grouped {

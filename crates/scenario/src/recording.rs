@@ -672,6 +672,7 @@ impl Digest {
         });
         let groups = Groups::of(of_domains.flatten().chain(of_others));
         let of_xen = self.all.host.source.starts_with("xentrace");
+        let held = self.held();
         for (index, id) in ids() {
             let Some(process) = processes.get_mut(&id) else { continue };
             let vcpus = vcpus(index, process);
@@ -680,7 +681,7 @@ impl Digest {
             }
             let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
             // Xen knows no groups: its domains have their own weights.
-            if !of_xen && self.held() {
+            if !of_xen && held {
                 let held = groups.of_domain(index, &vcpus);
                 process.weight = held.weight.round() as u32;
                 process.ungrouped = held.ungrouped;

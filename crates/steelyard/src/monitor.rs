@@ -201,12 +201,9 @@ pub fn convert(
 
 /// Says that a file does not end as it should.
 fn note(file: &Path, ending: Ending, more: &str) {
-    let words = match ending {
-        Ending::Complete => return,
-        Ending::CutOff => "it was cut off",
-        Ending::Damaged => "what follows is damaged",
-    };
-    terminal::note(&format!("{}: {words}{more}", told(file)));
+    if let Some(fault) = ending.fault() {
+        terminal::note(&format!("{}: {fault}{more}", told(file)));
+    }
 }
 
 /// What `top` shows.

@@ -296,13 +296,12 @@ fn read_recording(
     };
     let recording = snapshots.finish().map(|mut recording| {
         recording.known = known;
-        let how = match ending {
-            Ending::Complete => return recording,
-            Ending::CutOff => "it was cut off",
-            Ending::Damaged => "it is damaged there",
-        };
-        let after_s = recording.elapsed_ns as f64 / 1e9;
-        recording.assumed.insert(0, format!("No more than {after_s:.2} s of the file: {how}."));
+        if let Some(fault) = ending.fault() {
+            let after_s = recording.elapsed_ns as f64 / 1e9;
+            recording
+                .assumed
+                .insert(0, format!("No more than {after_s:.2} s of the file: {fault}."));
+        }
         recording
     });
     recording.ok_or_else(|| {

@@ -170,6 +170,12 @@ pages: ## what the documents show of experiments and governors, anew
 	docs/governors/draw $(target)/release/steelyard
 	docs/draw-report $(target)/release/steelyard
 
+.PHONY: sensitivity
+sensitivity: ## what turns the verdicts of experiments: other values of what was not published, and mechanisms broken, into the docs
+	$(cargo) build --locked --release -p steelyard
+	experiments/sensitivity $(target)/release/steelyard
+	experiments/mutate
+
 .PHONY: site
 site: ## the documents as a site that can be searched, in target/site
 	@scripts/site

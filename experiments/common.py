@@ -10,6 +10,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
+# Each has a folder here, and a page in docs/papers.
+EXPERIMENTS = ["app-slice", "boost-credit", "cosched", "load-weight", "mcredit2"]
+
+# As many as tell what is undecided.
+SEEDS = 5
+
 
 def compare(steelyard, scenario, policies, *options):
     """The comparison that `results.json` has of a scenario given as TOML."""
@@ -23,6 +29,28 @@ def compare(steelyard, scenario, policies, *options):
         if done.returncode:
             sys.exit(f"{scenario}\n{done.stderr.strip()}")
         return json.loads((directory / "out" / "results.json").read_text())["comparisons"][0]
+
+
+def states(steelyard, name, settings=()):
+    """What has become of each claim of the publication, and the experiment."""
+    command = [steelyard, "reproduce", name, "--claims", "--json", "--seeds", str(SEEDS)]
+    for setting in settings:
+        command += ["--set", setting]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # 3: a claim is not in the state that is expected with ten seeds.
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(command)}\n{done.stderr.strip()}")
+    outcome = json.loads(done.stdout)["experiments"][0]
+    claims = (claim for claim in outcome["claims"] if claim["source"])
+    means = {"holds": "holds", "turned": "holds", "known": "does not hold", "fails": "does not hold",
+             "undecided": "undecided"}
+    return {claim["says"]: means[claim["state"]] for claim in claims}, outcome
+
+
+def row(cells):
+    """A row of a table."""
+    cells = (str(cell).replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(cells)} |"
 
 
 def write(page, name, text):

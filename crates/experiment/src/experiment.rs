@@ -12,7 +12,7 @@ use steelyard_simulator::units::Nanoseconds;
 
 use crate::SYSTEMS;
 use crate::file::{
-    CalibrationFile, Claim, ExperimentFile, Figure, Matrix, Metric, Parameter, PublishedFile,
+    CalibrationFile, Claim, ExperimentFile, Figure, Free, Matrix, Metric, Parameter, PublishedFile,
     Statement, Table, Test, TimeMeasure, VariantEntry, X,
 };
 use crate::lab::Lab;
@@ -27,6 +27,8 @@ pub struct Files<'a> {
     pub name: &'a str,
     /// By name, such as `experiment.toml`.
     pub texts: BTreeMap<&'a str, &'a str>,
+    /// Changes to every variant whose scenario and policy they suit, as `--set` takes them.
+    pub set: Vec<String>,
 }
 
 /// A published experiment.
@@ -38,6 +40,8 @@ pub struct Experiment {
     pub(crate) file: ExperimentFile,
     /// What is run.
     pub variants: Vec<Variant>,
+    /// What was not published, and from where to where it may be.
+    pub free: Vec<Free>,
     /// Everything that the publication says in numbers or comparisons.
     pub statements: Vec<Statement>,
     /// What was published and is checked.
@@ -73,11 +77,11 @@ pub fn names() -> Vec<&'static str> {
     paths.filter_map(|path| path.strip_suffix("/experiment.toml")).collect()
 }
 
-/// The experiment of this name.
+/// The experiment of this name, with changes to every variant that they suit.
 ///
 /// # Errors
-/// There is none of this name, or its files are wrong.
-pub fn named(name: &str) -> Result<Experiment, Diagnostic> {
+/// There is none of this name, its files are wrong, or a change suits no variant.
+pub fn named(name: &str, set: &[String]) -> Result<Experiment, Diagnostic> {
     if !names().contains(&name) {
         let nearest = did_you_mean(name, names());
         let message = format!("there is no experiment `{name}`{nearest}");
@@ -87,7 +91,7 @@ pub fn named(name: &str) -> Result<Experiment, Diagnostic> {
         let file = path.strip_prefix(name)?.strip_prefix('/')?;
         Some((file, *text))
     });
-    Experiment::read(&Files { name, texts: texts.collect() })
+    Experiment::read(&Files { name, texts: texts.collect(), set: set.to_vec() })
 }
 
 impl Experiment {
@@ -106,10 +110,11 @@ impl Experiment {
         let main = source("experiment.toml")?;
         let published = source("published.toml")?;
         let calibration = source("calibration.toml")?;
-        let file: ExperimentFile = parse(&main)?;
+        let mut file: ExperimentFile = parse(&main)?;
         let PublishedFile { statement: statements, table: tables } = parse(&published)?;
         let CalibrationFile { parameter: parameters, table: calibrated } = parse(&calibration)?;
 
+        let mut changes = Changes::new(&files.set);
         let mut variants: Vec<Variant> = vec![];
         for (index, entry) in file.variant.iter().enumerate() {
             for entry in expand(entry) {
@@ -119,29 +124,26 @@ impl Experiment {
                 let scenario = source(&format!("{}.toml", entry.scenario)).map_err(|missing| {
                     at("scenario", format!("{}: {}", missing.file, missing.message))
                 })?;
-                let options = Options {
-                    policies: vec![entry.policy.clone()],
-                    set: entry.set.clone(),
-                    ..Options::default()
-                };
                 // An error in the scenario itself keeps its place there.
-                let loaded = load_text(&scenario.name, &scenario.text, &options).map_err(
-                    |error| match error.file == scenario.name {
+                let loaded =
+                    load(&scenario, &entry).map_err(|error| match error.file == scenario.name {
                         true => error,
                         false => {
                             let key = if error.file == "--policy" { "policy" } else { "set" };
                             Diagnostic { help: error.help, ..at(key, error.message) }
                         }
-                    },
-                )?;
+                    })?;
+                let (entry, loaded) = changes.make(&scenario, entry, loaded);
                 if variants.iter().any(|known| known.name == entry.name) {
                     return Err(at("name", format!("two variants are called `{}`", entry.name)));
                 }
                 variants.extend(variant(&entry, loaded));
             }
         }
+        changes.all_suit()?;
         let experiment = Experiment {
             name: files.name.to_owned(),
+            free: std::mem::take(&mut file.free),
             file,
             variants,
             statements,
@@ -573,6 +575,52 @@ pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'
 pub(crate) fn error(source: &Source, path: &[&str], message: String) -> Diagnostic {
     let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
     source.error(locate(source, &path), message)
+}
+
+/// Changes that are made wherever they suit, and why each suited nowhere yet.
+struct Changes<'a>(Vec<(&'a String, Option<Diagnostic>)>);
+
+impl<'a> Changes<'a> {
+    fn new(set: &'a [String]) -> Self {
+        let unused =
+            |change: &String| Diagnostic::of_file("--set", format!("`{change}`: nothing is run"));
+        Changes(set.iter().map(|change| (change, Some(unused(change)))).collect())
+    }
+
+    /// The variant with those that suit its scenario and policy.
+    fn make(
+        &mut self,
+        scenario: &Source,
+        mut entry: VariantEntry,
+        mut loaded: Loaded,
+    ) -> (VariantEntry, Loaded) {
+        for (change, suits_nowhere) in &mut self.0 {
+            let mut changed = entry.clone();
+            changed.set.push((*change).clone());
+            match load(scenario, &changed) {
+                Ok(with) => {
+                    (entry, loaded) = (changed, with);
+                    *suits_nowhere = None;
+                }
+                Err(error) if suits_nowhere.is_some() => *suits_nowhere = Some(error),
+                Err(_) => {}
+            }
+        }
+        (entry, loaded)
+    }
+
+    fn all_suit(self) -> Result<(), Diagnostic> {
+        self.0.into_iter().find_map(|(_, suits_nowhere)| suits_nowhere).map_or(Ok(()), Err)
+    }
+}
+
+fn load(scenario: &Source, entry: &VariantEntry) -> Result<Loaded, Diagnostic> {
+    let options = Options {
+        policies: vec![entry.policy.clone()],
+        set: entry.set.clone(),
+        ..Options::default()
+    };
+    load_text(&scenario.name, &scenario.text, &options)
 }
 
 fn variant(entry: &VariantEntry, loaded: Loaded) -> Option<Variant> {

@@ -22,6 +22,9 @@ pub struct ExperimentFile {
     /// How ambiguous places were read: the switches in use.
     #[serde(default)]
     pub switches: Vec<String>,
+    /// What was not published, and from where to where it may be.
+    #[serde(default)]
+    pub free: Vec<Free>,
     /// Why the claims' tolerances are what they are, where none was published.
     #[serde(default)]
     pub tolerances: Option<String>,
@@ -42,6 +45,18 @@ pub struct ExperimentFile {
     /// The five systems on this experiment.
     #[serde(default)]
     pub matrix: Option<Matrix>,
+}
+
+/// A free parameter: what was not published, and has to be something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Free {
+    /// What it is, and what it is here.
+    pub says: String,
+    /// From where to where it may be, and why.
+    pub range: String,
+    /// Other settings of it, the ends of the range at least: of each, what `--set` takes.
+    pub settings: Vec<Vec<String>>,
 }
 
 /// What is measured in a run.

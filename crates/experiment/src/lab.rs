@@ -144,7 +144,7 @@ impl Lab {
         let MeasuredFile { machine: machines, measured } = &self.measured;
         let row = |variant: &Variant, runs: &VariantRuns, domain: &str| {
             let figure = |time, real: fn(&Measured) -> f64| LabFigure {
-                simulated: runs.metrics[&metric_name(domain, time)].first().copied().flatten(),
+                simulated: runs.spread(&metric_name(domain, time), 0),
                 machines: machines
                     .iter()
                     .map(|machine| {

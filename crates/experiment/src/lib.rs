@@ -14,9 +14,10 @@ mod measure;
 mod outcome;
 mod run;
 mod statement;
+mod verdict;
 
 pub use experiment::{Experiment, Files, Variant, named, names};
-pub use file::{Better, Known, Statement, X};
+pub use file::{Better, Free, Known, Statement, X};
 pub use lab::{LabFigure, LabOutcome, LabRow, Machine};
 pub use measure::Spread;
 pub use outcome::{

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::SYSTEMS;
-use crate::claim::{Measured, Published, judge};
+use crate::claim::{Measured, Published};
 use crate::experiment::{Experiment, Point, value_at};
-use crate::file::{Better, Known, X};
+use crate::file::{Better, Free, Known, X};
 use crate::lab::LabOutcome;
 use crate::measure::Spread;
 use crate::run::VariantRuns;
+use crate::verdict::state_of;
 
 /// Everything that one command reproduced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub open: Vec<String>,
     /// The switches in use.
     pub switches: Vec<String>,
+    /// What was not published, and from where to where it may be.
+    pub free: Vec<Free>,
     /// Why tolerances are what they are.
     pub tolerances: Option<String>,
     /// What was measured.
@@ -206,6 +209,8 @@ pub enum Settled {
     Holds,
     /// One of them does not.
     DoesNotHold,
+    /// None of them does not, but with other seeds one might.
+    Undecided,
     /// Nothing is claimed of it.
     NoClaimYet,
     /// It cannot be reproduced.
@@ -246,12 +251,14 @@ pub enum State {
     Known,
     /// It holds, though it is known not to.
     Turned,
+    /// With other seeds it might be otherwise.
+    Undecided,
 }
 
 impl State {
     /// Whether it is as the experiment says.
     pub fn is_expected(self) -> bool {
-        matches!(self, State::Holds | State::Known)
+        matches!(self, State::Holds | State::Known | State::Undecided)
     }
 }
 
@@ -303,16 +310,26 @@ pub struct Cell {
 }
 
 /// The runs of one experiment, variant by variant.
-struct Runs<'a> {
+pub(crate) struct Runs<'a> {
     experiment: &'a Experiment,
-    variants: &'a [VariantOutcome],
+    variants: &'a [VariantRuns],
     units: &'a BTreeMap<String, MetricOutcome>,
+    /// Which seeds count, by their places; one that is here twice counts twice.
+    pub(crate) seeds: Vec<usize>,
+}
+
+impl<'a> Runs<'a> {
+    /// The same runs, of which other seeds count.
+    pub(crate) fn with(&self, seeds: Vec<usize>) -> Runs<'a> {
+        Runs { seeds, ..*self }
+    }
 }
 
 impl Measured for Runs<'_> {
     fn figure(&self, metric: &str, variant: &str, index: usize) -> Option<Spread> {
         let variant = &self.variants[self.experiment.variant(variant)?];
-        *variant.metrics.get(metric)?.get(index)?
+        let by_seed = variant.metrics.get(metric)?.get(index)?.as_ref()?;
+        Spread::of(&self.seeds.iter().map(|&seed| by_seed[seed]).collect::<Vec<_>>())
     }
 
     fn unit(&self, metric: &str) -> &str {
@@ -321,8 +338,8 @@ impl Measured for Runs<'_> {
 }
 
 impl Outcome {
-    /// Of all that an experiment runs: its variants, then those of the lab.
-    pub(crate) fn new(experiment: &Experiment, runs: &[VariantRuns]) -> Outcome {
+    /// Of all that an experiment runs with so many seeds: its variants, then those of the lab.
+    pub(crate) fn new(experiment: &Experiment, seeds: usize, runs: &[VariantRuns]) -> Outcome {
         let (runs, of_lab) = runs.split_at(experiment.variants.len());
         let file = &experiment.file;
         let unit = |name: &str| runs.iter().find_map(|runs| runs.units.get(name).cloned());
@@ -346,21 +363,25 @@ impl Outcome {
                 length_ns: variant.length.0,
                 fairness: runs.fairness,
                 switches_per_s: runs.switches_per_s,
-                metrics: runs.metrics.clone(),
+                metrics: runs
+                    .metrics
+                    .iter()
+                    .map(|(name, figures)| {
+                        let spreads = (0..figures.len()).map(|index| runs.spread(name, index));
+                        (name.clone(), spreads.collect())
+                    })
+                    .collect(),
             })
             .collect();
-        let measured = Runs { experiment, variants: &variants, units: &metrics };
+        let measured =
+            Runs { experiment, variants: runs, units: &metrics, seeds: (0..seeds).collect() };
         let claims = experiment.claims().map(|(_, claim)| {
-            let verdict = judge(&claim.test, &measured, &experiment.published_values(&claim.test));
+            let (state, verdict) =
+                state_of(claim, &measured, &experiment.published_values(&claim.test));
             ClaimOutcome {
                 says: claim.says.clone(),
                 source: experiment.source_of(claim),
-                state: match (verdict.holds, &claim.known) {
-                    (true, None) => State::Holds,
-                    (false, None) => State::Fails,
-                    (false, Some(_)) => State::Known,
-                    (true, Some(_)) => State::Turned,
-                },
+                state,
                 expected: verdict.expected,
                 measured: verdict.measured,
                 known: claim.known.clone(),
@@ -373,6 +394,7 @@ impl Outcome {
             publication: file.publication.clone(),
             open: file.open.clone(),
             switches: file.switches.clone(),
+            free: experiment.free.clone(),
             tolerances: file.tolerances.clone(),
             statements: experiment.settled(&claims),
             claims,

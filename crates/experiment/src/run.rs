@@ -20,8 +20,17 @@ const FIRST_SEED: u64 = 1;
 pub(crate) struct VariantRuns {
     pub fairness: Spread,
     pub switches_per_s: Spread,
-    pub metrics: BTreeMap<String, Vec<Option<Spread>>>,
+    /// By metric: a figure, of a series one per interval; of each the values in the order of seeds, none where one had
+    /// nothing to measure.
+    pub metrics: BTreeMap<String, Vec<Option<Vec<f64>>>>,
     pub units: BTreeMap<String, String>,
+}
+
+impl VariantRuns {
+    /// Over seeds: a metric's figure, of a series that of one interval.
+    pub fn spread(&self, metric: &str, index: usize) -> Option<Spread> {
+        Spread::of(self.metrics.get(metric)?.get(index)?.as_ref()?)
+    }
 }
 
 /// What is kept of one run.
@@ -82,7 +91,7 @@ pub fn run<E: From<Diagnostic> + Send>(
         .iter()
         .map(|experiment| {
             let runs: Vec<_> = of_variants.by_ref().take(experiment.runs().count()).collect();
-            Outcome::new(experiment, &runs)
+            Outcome::new(experiment, (seeds.end - seeds.start) as usize, &runs)
         })
         .collect())
 }
@@ -133,13 +142,11 @@ fn summarise(samples: &[Sample]) -> Option<VariantRuns> {
         |value: fn(&Sample) -> f64| Spread::of(&samples.iter().map(value).collect::<Vec<_>>());
     let first = samples.first()?;
     let over_seeds = |name: &String, index: usize| {
-        let values: Option<Vec<f64>> =
-            samples.iter().map(|sample| *sample.metrics.get(name)?.0.get(index)?).collect();
-        Spread::of(&values?)
+        samples.iter().map(|sample| *sample.metrics.get(name)?.0.get(index)?).collect()
     };
     let metrics = first.metrics.iter().map(|(name, (values, _))| {
-        let spreads = (0..values.len()).map(|index| over_seeds(name, index));
-        (name.clone(), spreads.collect())
+        let figures = (0..values.len()).map(|index| over_seeds(name, index));
+        (name.clone(), figures.collect())
     });
     let units = first.metrics.iter().map(|(name, (_, unit))| (name.clone(), unit.clone()));
     Some(VariantRuns {

@@ -135,9 +135,9 @@ impl Experiment {
             .filter(|(_, claim)| claim.of.contains(&statement.name))
             .map(|(index, _)| index)
             .collect();
-        let hold = mine.iter().all(|&index| {
-            claims.get(index).is_some_and(|c| matches!(c.state, State::Holds | State::Turned))
-        });
+        let is = |states: &[State], index: &usize| {
+            claims.get(*index).is_some_and(|claim| states.contains(&claim.state))
+        };
         let reason = statement.no_claim_yet.as_ref().or(statement.not_reproducible.as_ref());
         StatementOutcome {
             name: statement.name.clone(),
@@ -149,8 +149,11 @@ impl Experiment {
                 Statement { here: Some(_), .. } => Settled::Differs,
                 Statement { no_claim_yet: Some(_), .. } => Settled::NoClaimYet,
                 Statement { not_reproducible: Some(_), .. } => Settled::NotReproducible,
-                _ if hold => Settled::Holds,
-                _ => Settled::DoesNotHold,
+                _ if mine.iter().any(|index| is(&[State::Fails, State::Known], index)) => {
+                    Settled::DoesNotHold
+                }
+                _ if mine.iter().any(|index| is(&[State::Undecided], index)) => Settled::Undecided,
+                _ => Settled::Holds,
             },
             here: statement.here.clone(),
             reason: statement.differs.as_ref().or(reason).cloned(),

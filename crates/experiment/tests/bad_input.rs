@@ -67,7 +67,7 @@ fn read_list(experiment: &str, published: &str, calibration: &str) -> Result<Exp
         ("calibration.toml", calibration),
         ("one.toml", SCENARIO),
     ];
-    let files = Files { name: "made-up", texts: texts.into() };
+    let files = Files { name: "made-up", texts: texts.into(), set: vec![] };
     Experiment::read(&files).map_err(|error| error.to_string())
 }
 
@@ -97,8 +97,33 @@ fn what_fits_is_read() {
 
 #[test]
 fn an_unknown_experiment_gets_the_nearest_name() {
-    let message = named("mcredit").unwrap_err().to_string();
+    let message = named("mcredit", &[]).unwrap_err().to_string();
     shows(&message, &["there is no experiment `mcredit`, did you mean `mcredit2`?", "`cosched`"]);
+}
+
+#[test]
+fn changes_are_made_where_they_suit() {
+    let read = |set: &[&str]| {
+        let texts = [
+            ("experiment.toml", EXPERIMENT),
+            ("published.toml", LIST),
+            ("calibration.toml", ""),
+            ("one.toml", SCENARIO),
+        ];
+        let set = set.iter().map(|&change| change.to_owned()).collect();
+        Experiment::read(&Files { name: "made-up", texts: texts.into(), set })
+    };
+    let changed = read(&["domain.other.weight=1024", "credit2.ratelimit_ns=5000000"]).unwrap();
+    for (variant, plain) in changed.variants.iter().zip(&read(&[]).unwrap().variants) {
+        assert_eq!(variant.setup.domains[1].weight, 1024);
+        assert_eq!(variant.setup.domains[0].weight, plain.setup.domains[0].weight);
+        assert_ne!(variant.policy, plain.policy);
+    }
+    // Of nobody's policy, of no scenario, and none.
+    for change in ["credit.slice_ns=5000000", "domain.others.weight=1", "weight"] {
+        let message = read(&["domain.other.weight=1024", change]).unwrap_err().to_string();
+        shows(&message, &["--set", change.split('=').next().unwrap()]);
+    }
 }
 
 #[test]
@@ -204,7 +229,7 @@ fn what_real_hosts_gave_is_of_known_things() {
             ("lab.toml", &lab),
             ("measured.toml", &measured),
         ];
-        let files = Files { name: "made-up", texts: texts.into() };
+        let files = Files { name: "made-up", texts: texts.into(), set: vec![] };
         Experiment::read(&files).map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(read("Xen", "credit@xen-4.20", "guest"), Ok(()));

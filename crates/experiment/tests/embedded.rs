@@ -11,7 +11,7 @@ use steelyard_experiment::{
 };
 
 fn of(name: &str) -> Experiment {
-    named(name).unwrap_or_else(|error| panic!("{error}"))
+    named(name, &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -36,6 +36,19 @@ fn what_was_set_is_where_the_list_says() {
             for word in what.split(", ").filter(|word| !word.contains(' ')) {
                 let word = word.trim_end_matches("()");
                 assert!(text.contains(word), "{}: {file} has no `{word}`", experiment.name);
+            }
+        }
+    }
+}
+
+/// What was not published can be set otherwise, each time in some variant.
+#[test]
+fn free_parameters_can_be_set() {
+    for experiment in names().into_iter().map(of) {
+        for free in &experiment.free {
+            assert!(!free.settings.is_empty(), "{}: {}", experiment.name, free.says);
+            for set in &free.settings {
+                named(&experiment.name, set).unwrap_or_else(|error| panic!("{error}"));
             }
         }
     }

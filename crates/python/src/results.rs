@@ -432,7 +432,7 @@ pub fn reproduce(
     limits
         .check(seeds.into())
         .map_err(|problem| PyValueError::new_err(format!("seeds: {problem}")))?;
-    let experiment = named(name).map_err(|fault| input_error(py, fault))?;
+    let experiment = named(name, &[]).map_err(|fault| input_error(py, fault))?;
     let seeds = u64::from(seeds);
     let outcomes = watched(py, progress, |watch| {
         let pool = pool(threads)?;

@@ -27,7 +27,7 @@ fn json_holds_all() {
 fn states_are_told_apart() {
     let reproduction = common::reproduction();
     let states: Vec<_> = reproduction.experiments[0].claims.iter().map(|c| c.state).collect();
-    assert_eq!(states, [State::Holds, State::Fails, State::Known, State::Turned]);
+    assert_eq!(states, [State::Holds, State::Fails, State::Known, State::Turned, State::Undecided]);
     let unexpected: Vec<_> = reproduction.unexpected().map(|(_, claim)| claim.state).collect();
     assert_eq!(unexpected, [State::Fails, State::Turned]);
     let statements = &reproduction.experiments[0].statements;
@@ -41,6 +41,7 @@ fn states_are_told_apart() {
             Settled::Differs,
             Settled::NoClaimYet,
             Settled::NotReproducible,
+            Settled::Undecided,
         ]
     );
     assert_eq!(statements[0].values, [30.0, 40.0]);
@@ -60,6 +61,7 @@ fn states_are_told_apart() {
                 "31.4 ms",
                 "does not run it",
                 "not reproducible here",
+                "undecided",
                 "(ours)",
             ] {
                 assert!(text.contains(piece), "`{piece}` is missing in\n{text}");

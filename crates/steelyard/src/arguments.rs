@@ -749,6 +749,14 @@ pub struct Reproduce {
     /// Number of seeds to run each variant with.
     #[arg(short, long, value_name = "N", default_value = SEEDS.to_string(), value_parser = seeds())]
     pub seeds: NonZeroU32,
+    /// Change what is run, wherever it suits: a parameter of a policy, or a setting of a scenario.
+    ///
+    /// Whether the claims hold is shown; that they do is not expected then.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Run only what claims are about: no figures, no matrix.
+    #[arg(long, conflicts_with = "out")]
+    pub claims: bool,
     /// Directory for report.html and results.json, matrix.svg and tables.md.
     ///
     /// It is made if it is not there; files of these names are replaced.

@@ -143,7 +143,7 @@ fn class(state: State) -> &'static str {
     match state {
         State::Holds => "holds",
         State::Fails | State::Known => "fails",
-        State::Turned => "turned",
+        State::Turned | State::Undecided => "turned",
     }
 }
 

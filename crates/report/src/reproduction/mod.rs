@@ -40,6 +40,7 @@ fn state(state: State) -> &'static str {
         State::Fails => "does not hold",
         State::Known => "does not hold (known)",
         State::Turned => "holds (not expected)",
+        State::Undecided => "undecided",
     }
 }
 
@@ -49,11 +50,13 @@ fn sign(state: State) -> &'static str {
         State::Holds => "✓",
         State::Fails | State::Known => "✗",
         State::Turned => "!",
+        State::Undecided => "?",
     }
 }
 
 /// The states in the order in which they are counted.
-const STATES: [State; 4] = [State::Holds, State::Known, State::Fails, State::Turned];
+const STATES: [State; 5] =
+    [State::Holds, State::Known, State::Fails, State::Turned, State::Undecided];
 
 /// How many claims of the publication are in each of [`STATES`].
 fn counts(outcome: &Outcome) -> [usize; STATES.len()] {
@@ -91,6 +94,7 @@ fn settled(settled: Settled) -> &'static str {
     match settled {
         Settled::Holds => "holds",
         Settled::DoesNotHold => "does not hold",
+        Settled::Undecided => "undecided",
         Settled::NoClaimYet => "no claim yet",
         Settled::NotReproducible => "not reproducible here",
         Settled::Followed => "set so",
@@ -100,9 +104,10 @@ fn settled(settled: Settled) -> &'static str {
 
 /// What can become of a statement, in the order in which it is counted: of what was found, then of
 /// what was set.
-const SETTLED: [Settled; 6] = [
+const SETTLED: [Settled; 7] = [
     Settled::Holds,
     Settled::DoesNotHold,
+    Settled::Undecided,
     Settled::NoClaimYet,
     Settled::NotReproducible,
     Settled::Followed,

@@ -63,7 +63,7 @@ fn claim(out: &mut String, claim: &ClaimOutcome, style: Style) {
     let color = match claim.state {
         State::Holds => "32",
         State::Fails | State::Known => "31",
-        State::Turned => "33",
+        State::Turned | State::Undecided => "33",
     };
     for (index, line) in lines(&told(claim), style.width.saturating_sub(2)).iter().enumerate() {
         let mark = if index == 0 { paint(style, sign(claim.state), color) } else { " ".to_owned() };

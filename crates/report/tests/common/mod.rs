@@ -5,7 +5,9 @@
 // Each test uses a part; a wrong fixture may panic.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use steelyard_experiment::{Experiment, Files, Reproduction};
+use steelyard_experiment::{
+    ClaimOutcome, Experiment, Files, Reproduction, Settled, State, StatementOutcome,
+};
 use steelyard_policy::Policy;
 use steelyard_report::{Comparison, DomainSummary, HostSummary, PolicySummary, Results, RunTrace};
 use steelyard_simulator::config::Host;
@@ -271,7 +273,17 @@ pub fn reproduction() -> Reproduction {
         ("lab.toml", include_str!("lab.toml")),
         ("measured.toml", include_str!("measured.toml")),
     ];
-    let experiment = Experiment::read(&Files { name: "made-up", texts: texts.into() }).unwrap();
+    let experiment =
+        Experiment::read(&Files { name: "made-up", texts: texts.into(), set: vec![] }).unwrap();
     let outcomes = steelyard_experiment::run(&[experiment], 3, &steelyard_experiment::unwatched);
-    Reproduction::new(3, outcomes.unwrap())
+    let mut reproduction = Reproduction::new(3, outcomes.unwrap());
+    // So few seeds leave nothing undecided.
+    let outcome = &mut reproduction.experiments[0];
+    let claim = &mut outcome.claims[0];
+    let undecided = ClaimOutcome { state: State::Undecided, ..claim.clone() };
+    outcome.claims.push(undecided);
+    let statement = &outcome.statements[0];
+    let undecided = StatementOutcome { settled: Settled::Undecided, ..statement.clone() };
+    outcome.statements.push(undecided);
+    reproduction
 }

@@ -288,6 +288,7 @@ fn a_recording_by_hand() {
         cache_migration,
         socket_migration,
         pause_loop_window: _,
+        pause_loop_growth: _,
     } = loaded.setup.host.costs;
     let switches = [context_switch, interrupt, vm_exit, cache_refill];
     let ways = [migration, cache_migration, socket_migration];

@@ -139,6 +139,10 @@ pub struct Costs {
     pub socket_migration: Nanoseconds,
     /// How long a guest spins before the CPU reports a pause loop: 4096 cycles.
     pub pause_loop_window: Nanoseconds,
+    /// How many times as long the window is after each report, until the vCPU loses its pCPU: 1, or 2 as KVM has it
+    /// since Linux 3.18 (ple_window_grow).
+    #[schemars(range(min = limits::PAUSE_LOOP_GROWTH.least, max = limits::PAUSE_LOOP_GROWTH.most))]
+    pub pause_loop_growth: u32,
 }
 
 impl Default for Costs {
@@ -153,6 +157,7 @@ impl Default for Costs {
             cache_migration: Nanoseconds::from_us(100),
             socket_migration: Nanoseconds::from_us(100),
             pause_loop_window: Nanoseconds(1_500),
+            pause_loop_growth: 1,
         }
     }
 }
@@ -264,6 +269,9 @@ pub enum GuestLocks {
     Unfair,
     /// The one that has spun longest, with a pCPU or without (Linux from 2.6.25).
     Ticket,
+    /// The one that has spun longest; but who has spun for 115 us, or comes after one that has no pCPU, halts until it is
+    /// its turn, and whoever comes meanwhile may take the lock (Linux from 4.2 under a hypervisor that it knows).
+    Paravirtual,
 }
 
 fn one() -> u32 {

@@ -108,6 +108,8 @@ pub const CLIENTS: Range = range(1, MOST_KEPT);
 pub const BACKLOG: Range = range(0, MOST_KEPT);
 /// A packet of a stream.
 pub const PACKET_BYTES: Range = range(1, 1 << 20);
+/// KVM doubles the window; its module's parameter takes any factor.
+pub const PAUSE_LOOP_GROWTH: Range = range(1, 16);
 /// Packets under way.
 pub const WINDOW_PACKETS: Range = range(1, MOST_KEPT);
 /// Frames of a video.

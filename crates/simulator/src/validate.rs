@@ -109,6 +109,8 @@ impl Setup {
         }
         path.within("tick", host.tick, limits::TICK_NS)?;
         path.positive("costs.pause_loop_window", host.costs.pause_loop_window)?;
+        let growth = host.costs.pause_loop_growth;
+        path.range("costs.pause_loop_growth", growth, limits::PAUSE_LOOP_GROWTH)?;
         path.range("io.link_mbit_per_s", host.io.link_mbit_per_s, limits::LINK_MBIT_PER_S)?;
         path.range("io.disk_mbyte_per_s", host.io.disk_mbyte_per_s, limits::DISK_MBYTE_PER_S)
     }

@@ -209,6 +209,8 @@ struct Vcpu {
     guest_left_ns: u64,
     /// CPU time that it still owes to the machinery.
     debt_ns: u64,
+    /// How long a thread spins before the next pause-loop exit.
+    pause_window_ns: u64,
     times: observe::Times,
     waits: WaitRecorder,
 }
@@ -239,10 +241,14 @@ struct Thread {
     ready_ns: u64,
     /// It spins for `lock`; then `left_ns` is the time up to a pause-loop exit.
     spins: bool,
+    /// It is the next in line, and spins: nobody takes a paravirtual lock before it.
+    next_in_line: bool,
     /// It computes in the guest's kernel.
     kernel: bool,
     /// Another thread is to run as soon as it leaves the guest's kernel.
     resched: bool,
+    /// For how long it has spun for `lock`, up to its last pause-loop exit.
+    spun_ns: u64,
     /// The spin lock of its task that it wants.
     lock: u32,
     /// Spin locks that it holds.
@@ -514,6 +520,7 @@ impl Simulation {
             idle_mark_ns: 0,
             guest_left_ns: 0,
             debt_ns: 0,
+            pause_window_ns: 0,
             times: observe::Times::default(),
             waits: WaitRecorder::default(),
         });
@@ -563,6 +570,8 @@ impl Simulation {
             vruntime_ns: 0,
             ready_ns: 0,
             spins: false,
+            next_in_line: false,
+            spun_ns: 0,
             kernel: false,
             resched: false,
             lock: 0,

@@ -3,12 +3,14 @@
  * Xen's SEDF: simple earliest deadline first.
  *
  * Mechanism: each vCPU may run for slice_ns in every period_ns; among those with slice left the
- * one whose period ends first runs. Spare time goes, in quanta, to vCPUs with extra_time: first
- * to those that blocked and so lost what was left of their slice, the one that lost the most of
- * its period ahead, then to all in proportion to their utilisation or weight. A vCPU stays on
- * its pCPU. With extra_time 1 a domain is work-conserving (WC), with 0 not (NWC).
+ * one whose period ends first runs. Spare time goes, in quanta: first one each to those that blocked
+ * and so lost what was left of their slice (a claim), the one that lost the most of its period
+ * ahead, whether or not they have extra_time; then to vCPUs with extra_time in proportion to their
+ * utilisation or weight. A vCPU stays on its pCPU. With extra_time 1 a domain is work-conserving
+ * (WC), with 0 not (NWC).
  *
- * Source: Xen 4.2, xen/common/sched_sedf.c (in Xen 2.0 to 4.5).
+ * Source: Xen 4.2, xen/common/sched_sedf.c (in Xen 2.0 to 4.5). 4.5 schedules alike: it only deals
+ * a domain's vCPUs out over more pCPUs.
  *
  * State: per vCPU its reservation, deadline, what it used in this period, its place in spare
  * time and its claim to be made good; per queue what its vCPUs reserve by slice and by weight,
@@ -29,11 +31,11 @@
  *    cap is a limit, as elsewhere: it reserves nothing, so that it takes nothing from others.
  *  - Xen serves a weight with extra_time and without period from spare time alone; here it also
  *    has its reservation, so that weights order latency too, and spare time follows the weight.
- *  - Spare time is charged as used; Xen charges a quantum however short the run was.
+ *  - Who blocks in spare time pays for the rest of its quantum, as in Xen, and a claim, a turn of at most a
+ *    quantum (since Xen 3.0.3), is gone. Who is interrupted pays for what it used and keeps the rest of its
+ *    claim; in Xen that ends the turn as well. The claim of a capped vCPU is no longer than what it lost.
  *  - Xen leaves the pCPU idle when a period starts within less than a quantum; here spare time
  *    is used until then.
- *  - A claim is worth one quantum and goes only to vCPUs with extra_time; Xen grants it to NWC
- *    too.
  *  - short_block: Xen takes what was left of the slice away and the vCPU waits for its next
  *    period (lost); the alternative lets it go on (kept), which can make others miss deadlines.
  *  - The first period starts with the first wake. Slices by weight follow who joins or leaves
@@ -96,7 +98,8 @@ struct sedf_vcpu {
 	u64 deadline_ns; /* end of this or, the slice being used, the next period; 0: never woke */
 	u64 used_ns; /* of the slice, in the period that ends at the deadline */
 	u64 spare_place; /* virtual time; lower first */
-	u64 spare_score; /* what one quantum of spare time costs */
+	u64 spare_score; /* what a quantum of spare time costs */
+	u64 turn_ns; /* of the quantum of spare time under way */
 	u64 spare_ns; /* spare time that a period allows; 0: none, SY_FOREVER: all there is */
 	u64 spare_left_ns; /* of that, in the period under way */
 	u64 claim_score; /* lower first */
@@ -248,7 +251,7 @@ static inline u32 sedf_settle(struct sy_vcpu *v, u64 now)
 
 	sv->reserved = start_ns <= now;
 	v->timer_ns = sv->reserved ? sv->deadline_ns : start_ns;
-	parked = !sv->reserved && !sv->spare_left_ns;
+	parked = !sv->reserved && !sv->claim_ns && !sv->spare_left_ns;
 	if (parked == sv->parked)
 		return SY_TIMER;
 	sv->parked = parked;
@@ -277,7 +280,6 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 {
 	struct sedf_vcpu *sv = sedf_vcpu(v);
 
-	sv->running = 0;
 	sv->spare_place = sy_max(sv->spare_place, sedf_queue(q)->spare_time);
 	if (now >= sv->deadline_ns) {
 		/* A long block. */
@@ -289,6 +291,8 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 
 		if (lost_ns) {
 			sv->claim_ns = sedf_quantum_ns(p);
+			if (sedf_cap_ns(d, sv->period_ns) < SY_FOREVER)
+				sv->claim_ns = sy_min(sv->claim_ns, lost_ns);
 			sv->claim_score = SEDF_SCORE_ONE * sv->period_ns / lost_ns;
 		}
 		sedf_plan_period(p, q, d, sv, sv->deadline_ns);
@@ -302,10 +306,24 @@ SY_FN u32 sedf_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD, 0, 0);
 }
 
+/* For so much spare time. */
+static inline void sedf_pay(const struct sy_policy *p, struct sedf_vcpu *sv, u64 ran_ns)
+{
+	sv->spare_place += sv->spare_score * sy_min(ran_ns, SY_S) / sedf_quantum_ns(p);
+	sv->spare_place = sy_min(sv->spare_place, SEDF_LOW_MAX);
+}
+
 SY_FN u32 sedf_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		     struct sy_vcpu *v, u64 now)
 {
-	sedf_vcpu(v)->running = 0;
+	struct sedf_vcpu *sv = sedf_vcpu(v);
+
+	if (sv->running && !sv->reserved) {
+		if (!sv->claim_ns && sv->turn_ns)
+			sedf_pay(p, sv, sedf_quantum_ns(p) - sy_min(sv->turn_ns, sedf_quantum_ns(p)));
+		sv->claim_ns = 0;
+	}
+	sv->running = 0;
 	v->timer_ns = 0;
 	return SY_TIMER;
 }
@@ -326,17 +344,16 @@ SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	if (!sv->reserved) {
 		struct sedf_queue *sq = sedf_queue(q);
 
-		if (sv->spare_ns < SY_FOREVER)
-			sv->spare_left_ns -= sy_min(sv->spare_left_ns, ran_ns);
 		if (sv->claim_ns) {
 			sv->claim_ns -= sy_min(sv->claim_ns, ran_ns);
 		} else {
+			if (sv->spare_ns < SY_FOREVER)
+				sv->spare_left_ns -= sy_min(sv->spare_left_ns, ran_ns);
 			sq->spare_time = sy_max(sq->spare_time, sv->spare_place);
-			sv->spare_place +=
-				sv->spare_score * sy_min(ran_ns, SY_S) / sedf_quantum_ns(p);
-			sv->spare_place = sy_min(sv->spare_place, SEDF_LOW_MAX);
+			sv->turn_ns = (sv->turn_ns + sy_min(ran_ns, SY_S)) % sedf_quantum_ns(p);
+			sedf_pay(p, sv, ran_ns);
 		}
-		return sv->spare_left_ns ? 0 : sedf_settle(v, now);
+		return sv->claim_ns || sv->spare_left_ns ? 0 : sedf_settle(v, now);
 	}
 	sv->used_ns += sy_min(ran_ns, SEDF_LOW_MAX);
 	if (sv->used_ns < sv->slice_ns)
@@ -448,7 +465,10 @@ SY_FN enum sy_verdict sedf_consider(const struct sy_policy *p, const struct sy_q
 SY_FN void sedf_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 		      struct sy_vcpu *v, u64 now)
 {
-	sedf_vcpu(v)->running = 1;
+	struct sedf_vcpu *sv = sedf_vcpu(v);
+
+	sv->running = 1;
+	sv->turn_ns = 0;
 }
 
 SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
@@ -459,8 +479,9 @@ SY_FN u64 sedf_slice(const struct sy_policy *p, const struct sy_queue *q, const 
 
 	if (sv->reserved)
 		return sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns - 1);
-	return sy_clamp(sv->claim_ns ? sv->claim_ns : sedf_quantum_ns(p), 1,
-			sy_max(sv->spare_left_ns, 1));
+	if (sv->claim_ns)
+		return sv->claim_ns;
+	return sy_clamp(sedf_quantum_ns(p), 1, sy_max(sv->spare_left_ns, 1));
 }
 
 #ifdef SY_DESCRIBE

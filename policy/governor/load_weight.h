@@ -39,7 +39,7 @@
 /* clang-format off */
 #define LOAD_WEIGHT_PARAMETERS(X) \
 	X(LOAD_WEIGHT_INTERVAL_NS, "interval_ns", "ns", 100 * SY_MS, 1000 * SY_S, \
-	  "time between two changes of the weights", "the thesis, experiment 2: a sample every 10 s", 10 * SY_S) \
+	  "time between two changes of the weights", "ours; not given: the 10 s of the thesis are those of the tools that measured shares", 10 * SY_S) \
 	X(LOAD_WEIGHT_WORKLOAD, "workload", "gotten|demand|offered", 0, 2, \
 	  "what the weights follow: the CPU time received, the one that would have been without waiting, or the load offered", \
 	  "the thesis: CPU workload, as given to its guests", LOAD_WEIGHT_WORKLOAD_OFFERED) \

@@ -175,9 +175,10 @@ fn a_short_block_loses_the_slice_or_keeps_it() {
     // Kept: at 3 A has 3 ms left and the earlier deadline, 10 against 20. B has used 1..3 of its 4
     // and goes on at 6; from 8 on there is spare time, which B alone may use.
     assert_eq!(play("kept", 0), [(0.0, A), (1.0, B), (3.0, A), (6.0, B), (10.0, A)]);
-    // Lost, NWC: A waits for its next period at 10. B uses its 4 ms to 5, then spare time.
-    assert_eq!(play("lost", 0), [(0.0, A), (1.0, B), (10.0, A)]);
-    // Lost, WC: when the reservations are used at 5, A's claim is worth one quantum. Then spare
+    // Lost, NWC: B uses its 4 ms to 5; A's claim is worth one quantum, then it waits for its next period
+    // at 10 and B has the spare time.
+    assert_eq!(play("lost", 0), [(0.0, A), (1.0, B), (5.0, A), (5.5, B), (10.0, A)]);
+    // Lost, WC: likewise, and then spare
     // time by utilisation, 40 : 20: scores 1024 / 0.4 = 2560 and 1024 / 0.2 = 5120.
     // Places: A 0, B 0, B waited longer: B 5.5..6 (5120), A 6..7 (5120 after two quanta; equals B,
     // who goes first), B 7..7.5 (10240), A 7.5..8.5 (10240), B 8.5..9, A 9..10, then reserved.
@@ -186,8 +187,8 @@ fn a_short_block_loses_the_slice_or_keeps_it() {
     assert_eq!(play("lost", 1), expected);
 }
 
-/// A as above: within its slice, blocked, woken without; without extra time it is parked, with it the
-/// claim is used up at 5.5 and then there is spare time, until the next period.
+/// A as above: within its slice, blocked, woken without; its claim is used up at 5.5, and then it is parked
+/// without extra time and has spare time with it, until the next period.
 #[test]
 fn the_class_tells_a_slice_from_spare_time() {
     let play = |extra_time: u64| {
@@ -209,8 +210,93 @@ fn the_class_tells_a_slice_from_spare_time() {
         assert_eq!((runs, sleeps), (Some("RESERVED"), None));
         later
     };
-    assert_eq!(play(0), [Some("PARKED"), Some("PARKED"), Some("RESERVED")]);
+    assert_eq!(play(0), [Some("CLAIM"), Some("PARKED"), Some("RESERVED")]);
     assert_eq!(play(1), [Some("CLAIM"), Some("EXTRA"), Some("RESERVED")]);
+}
+
+/// A as above, without extra time. Its claim's turn begins at 5 and ends with a block at 5.25: what is left of it
+/// is gone, and A, awake again at 6, waits for its next period.
+#[test]
+fn a_claim_ends_with_its_turn() {
+    let mut host = Host::new("sedf");
+    let a = host.add(reservation(10, 4, 0), 1);
+    let b = host.add(reservation(20, 4, 1), 1);
+    host.wake(a);
+    host.wake(b);
+    host.run_until(MS);
+    host.block(a);
+    host.run_until(3 * MS);
+    host.wake(a);
+    host.run_until(5 * MS + MS / 4);
+    assert_eq!(host.class(a), Some("CLAIM"));
+    host.block(a);
+    host.run_until(6 * MS);
+    host.wake(a);
+    assert_eq!(host.class(a), Some("PARKED"));
+    assert_eq!(in_ms(host.run_until(11 * MS)), [(6.0, B), (10.0, A)]);
+}
+
+/// A has 4 of 10 ms and a cap of 40 %, runs 0..3.8 and blocks at once: of its claim there is no more than what it lost.
+#[test]
+fn a_claim_keeps_to_the_cap() {
+    let mut host = Host::new("sedf");
+    let a = host.add(Settings { cap_percent: 40, ..reservation(10, 4, 0) }, 1);
+    host.wake(a);
+    host.run_until(38 * MS / 10);
+    host.block(a);
+    host.run_until(5 * MS);
+    host.wake(a);
+    let mut runs = host.run_until(11 * MS);
+    runs.dedup_by_key(|&mut (_, who)| who);
+    assert_eq!(in_ms(runs), [(5.0, A), (5.2, None), (10.0, A)]);
+}
+
+/// A and B have spare time alone left after 5 ms of 1 s each. B always computes; A runs for 0.1 ms and blocks for
+/// 0.9 ms. Both turns cost a quantum, so that A, with the same utilisation, gets no more turns than B.
+#[test]
+fn a_short_turn_in_spare_time_costs_a_quantum() {
+    let mut host = Host::new("sedf");
+    let a = host.add(reservation(1000, 5, 1), 1);
+    let b = host.add(reservation(1000, 5, 1), 1);
+    host.wake(a);
+    host.wake(b);
+    host.run_until(10 * MS);
+    // From 10 on turns alternate: A 0.5, B 0.5 and so on. A's are cut short from 20 on.
+    host.run_until(20 * MS);
+    let before = host.tasks[a].ran_ns;
+    let mut turns = 0;
+    for step in 200..1000 {
+        let runs = host.run_until((step + 1) * STEP_NS);
+        if runs.iter().any(|&(_, who)| who == A) {
+            turns += 1;
+            host.block(a);
+            host.wake(a);
+        }
+    }
+    let ran_ns = host.tasks[a].ran_ns - before;
+    // 80 ms in rounds of 0.1 and 0.5 ms.
+    assert!((130..=137).contains(&turns), "{turns} turns of {ran_ns} ns in all");
+}
+
+/// A as above, without extra time, and C, 1 of 20 ms, wakes at 5.2, within A's turn. A keeps what is left of its claim, and
+/// runs no longer than that: it is never served from spare time.
+#[test]
+fn who_is_interrupted_keeps_its_claim() {
+    let mut host = Host::new("sedf");
+    let a = host.add(reservation(10, 4, 0), 1);
+    let b = host.add(reservation(20, 4, 1), 1);
+    let c = host.add(reservation(20, 1, 0), 1);
+    host.wake(a);
+    host.wake(b);
+    host.run_until(MS);
+    host.block(a);
+    host.run_until(3 * MS);
+    host.wake(a);
+    let mut runs = host.run_until(52 * MS / 10);
+    host.wake(c);
+    runs.extend(host.run_until(11 * MS));
+    runs.dedup_by_key(|&mut (_, who)| who);
+    assert_eq!(in_ms(runs), [(3.0, B), (5.0, A), (5.2, C), (6.2, A), (6.5, B), (10.0, A)]);
 }
 
 /// A has 4 of 10 ms, runs 0..1 and sleeps beyond its deadline; the wake at 14 starts a period with a

@@ -47,6 +47,7 @@
  *						whom it interrupts till then, its discipline says as ever
  *	u64 NAME_room_ns(p, d, v)		how much more boost the vCPU may save, at an accounting
  *	void NAME_save(p, d, v, unused_ns, account_ns)	after that, if there is room: what it left unused
+ *	u64 NAME_given_ns(p, d, account_ns)	boost of all its vCPUs at an accounting, in place of credits; 0: none
  *
  * Pause loops, all or none, announced by spin:
  *	enum sy_gang NAME_spin(p, d, v, now)	the vCPU spins: whom to summon; the discipline is not asked

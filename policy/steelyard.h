@@ -779,12 +779,14 @@ SY_FN void sy_account_begin(const struct sy_policy *p, struct sy_accounting *a, 
 
 SY_FN u32 sy_account_domain(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d)
 {
-	switch (SY_DISCIPLINE(p)) {
-	case SY_CREDIT:
-		return credit_account_domain(p, a, d);
-	default:
+	u64 given_ns = 0;
+
+	if (SY_DISCIPLINE(p) != SY_CREDIT)
 		return 0;
-	}
+#define SY_DO(BIT, name, ...) SY_HOOK(BIT, name##_has_given_ns, given_ns += name##_given_ns(p, d, credit_account_ns(p));)
+	SY_GOVERNORS_LIST(SY_DO, )
+#undef SY_DO
+	return credit_account_domain(p, a, d, given_ns);
 }
 
 SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, struct sy_domain *d,
@@ -803,6 +805,8 @@ SY_FN u32 sy_account_vcpu(const struct sy_policy *p, struct sy_accounting *a, st
 	SY_HOOK(BIT, name##_has_room_ns, if (saves) name##_save(p, d, v, credit_unused_ns(p, a), credit_account_ns(p));)
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
+	if (saves)
+		credit_account_boost(p, d, v);
 	return request;
 }
 

@@ -65,7 +65,7 @@
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
-#define SY_ACCOUNTING_WORDS 12
+#define SY_ACCOUNTING_WORDS 14
 /* The same for the parameters of a governor; room for its state is what it says in the list of governors. */
 #define SY_GOVERNOR_PARAMETER_WORDS 16
 
@@ -293,6 +293,8 @@ enum sy_step {
 #define SY_STEPS_QUEUE (1u << 30)
 /* With this bit, where no step finds a pCPU, it goes to the nearest one that it may use where sy_is_lesser() runs, if it leads there. */
 #define SY_STEPS_LESSER (1u << 29)
+/* With this bit the rotation of SY_STEP_NEXT_IDLE begins after the woken vCPU's last pCPU, not after the one found last. */
+#define SY_STEPS_AFTER_LAST (1u << 28)
 
 #define SY_STEPS(a, b, c, d) \
 	((u32)(a) | (u32)(b) << 4 | (u32)(c) << 8 | (u32)(d) << 12)

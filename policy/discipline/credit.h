@@ -36,9 +36,11 @@
  *  - A yield lets the head of the queue go first, whatever its priority, once. Then the vCPU is
  *    queued behind its equals; Xen also leaves one of lower priority between.
  *  - A yield that nobody took up is forgotten at the next tick.
- *  - overflow kept: the talk says that a vCPU above its upper bound keeps its credit; it keeps the
- *    bound, and as in 3.3 it is no longer active. level: each active vCPU gets the mean of its
- *    domain's, rounded down, so that all have the same priority after accounting.
+ *  - overflow: the talk says that a vCPU above its upper bound keeps its credit: all of it, or as much
+ *    as the bound. As in 3.3 it is no longer active, unless a governor has use for what is above.
+ *  - level: each active vCPU gets the mean of its domain's, rounded down, so that all have the same
+ *    priority after accounting. The talk levels credits; of boost it says nothing: with_boost.
+ *  - boost_end: who has spent its boost is UNDER, as the talk has it, or what it was before.
  *  - Published so, too: once levelled, who shares a pCPU with a domain in credit can starve. Two
  *    busy vCPUs on another pCPU use what the domain is given, all are OVER, and a pCPU that steals
  *    takes only who is strictly better.
@@ -70,10 +72,10 @@
 	  CREDIT_SOURCE "csched_vcpu_acct(); burn_credits()", \
 	  CREDIT_DEBIT_FLAT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, CREDIT_DEBIT_EXACT, \
 	  CREDIT_DEBIT_EXACT) \
-	X(CREDIT_OVERFLOW, "overflow", "zero|half|kept", 0, 2, \
-	  "what remains of credits above one accounting's: nothing, half of all, or one accounting's", \
-	  CREDIT_SOURCE "csched_acct()", \
-	  CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_KEPT, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF, \
+	X(CREDIT_OVERFLOW, "overflow", "zero|half|bound|all", 0, 3, \
+	  "what remains of credits above one accounting's: nothing, half of all, one accounting's, or all", \
+	  CREDIT_SOURCE "csched_acct(); " CREDIT_FUJITSU, \
+	  CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_ALL, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_HALF, \
 	  CREDIT_OVERFLOW_HALF) \
 	X(CREDIT_WEIGHT_PER, "weight_per", "domain|vcpu", 0, 1, \
 	  "whether weight counts once per domain or once per active vCPU", \
@@ -117,11 +119,16 @@
 	  "a vCPU that ran less than this ago is cache-hot and not stolen", \
 	  CREDIT_SOURCE "vcpu_migration_delay_us", \
 	  0, 0, 0, 0, 0) \
-	X(CREDIT_LEVEL, "level", "no|yes", 0, 1, \
-	  "whether the active vCPUs of a domain have their credits levelled before accounting", \
-	  CREDIT_FUJITSU, 0, 1, 0, 0, 0) \
+	X(CREDIT_LEVEL, "level", "no|yes|with_boost", 0, 2, \
+	  "whether the active vCPUs of a domain have their credits levelled before accounting; also their boost", \
+	  CREDIT_FUJITSU, CREDIT_LEVEL_NO, CREDIT_LEVEL_YES, CREDIT_LEVEL_NO, CREDIT_LEVEL_NO, \
+	  CREDIT_LEVEL_NO) \
 	X(CREDIT_BOOST_SLICE_NS, "boost_slice_ns", "ns", 0, SY_S, \
-	  "longest run in BOOST; 0: slice_ns", CREDIT_FUJITSU, 0, 2 * SY_MS, 0, 0, 0)
+	  "longest run in BOOST; 0: slice_ns", CREDIT_FUJITSU, 0, 2 * SY_MS, 0, 0, 0) \
+	X(CREDIT_BOOST_END, "boost_end", "before|under", 0, 1, \
+	  "what a vCPU is that has spent its boost: what it was before, or UNDER", \
+	  "Nishiguchi 2008, second improvement", CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER, \
+	  CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER)
 
 /* The choices, in the order of their names above. */
 enum {
@@ -132,7 +139,8 @@ enum {
 enum {
 	CREDIT_OVERFLOW_ZERO,
 	CREDIT_OVERFLOW_HALF,
-	CREDIT_OVERFLOW_KEPT,
+	CREDIT_OVERFLOW_BOUND,
+	CREDIT_OVERFLOW_ALL,
 };
 
 enum {
@@ -161,6 +169,17 @@ enum {
 	CREDIT_WAKE_IDLE_FIRST,
 };
 
+enum {
+	CREDIT_LEVEL_NO,
+	CREDIT_LEVEL_YES,
+	CREDIT_LEVEL_WITH_BOOST,
+};
+
+enum {
+	CREDIT_BOOST_END_BEFORE,
+	CREDIT_BOOST_END_UNDER,
+};
+
 enum credit_parameter { CREDIT_PARAMETERS(SY_PARAMETER_INDEX) CREDIT_PARAMETER_COUNT };
 _Static_assert((int)CREDIT_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit");
 
@@ -177,10 +196,13 @@ _Static_assert((int)CREDIT_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fi
 
 /* A debt deeper than this is not told apart: the next accounting lifts it to the floor anyway. */
 #define CREDIT_DEEPEST (-(1LL << 40))
+/* Nor are more credits, of who keeps all. */
+#define CREDIT_HIGHEST (1LL << 40)
 
 struct credit_vcpu {
 	s64 credits;
 	s64 counted; /* what its domain's sum has of them */
+	u64 counted_boost_ns; /* likewise of its boost */
 	u64 residual; /* what the exact debit has not charged yet; unit: ns x credits per ms */
 	u64 charged_ns; /* when it ran last */
 	u32 priority;
@@ -193,7 +215,9 @@ struct credit_vcpu {
 struct credit_domain {
 	u64 active_vcpus;
 	u64 weight; /* that the host's total counts */
-	s64 credits; /* sum over its active vCPUs, of each as it was counted last: exact where levelled */
+	/* Sums over its active vCPUs, of each as it was counted last: exact where levelled. */
+	s64 credits;
+	u64 boost_ns;
 };
 
 struct credit_queue {
@@ -218,6 +242,7 @@ struct credit_accounting {
 	u64 share; /* credits for each active vCPU */
 	u64 cap_share; /* each one's part of the cap */
 	s64 level; /* mean credits of its active vCPUs, rounded down */
+	u64 level_boost_ns; /* and mean boost */
 	/* From a vCPU to a governor: */
 	u64 unused; /* credits that it had above one accounting's */
 };
@@ -325,12 +350,16 @@ SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_
 	return 0;
 }
 
-static inline void credit_count(struct credit_domain *cd, struct credit_vcpu *cv)
+static inline void credit_count(struct credit_domain *cd, struct sy_vcpu *v)
 {
+	struct credit_vcpu *cv = credit_vcpu(v);
 	s64 counts = cv->active ? cv->credits : 0;
+	u64 counts_boost_ns = cv->active ? v->boost_ns : 0;
 
 	cd->credits += counts - cv->counted;
 	cv->counted = counts;
+	cd->boost_ns += counts_boost_ns - cv->counted_boost_ns;
+	cv->counted_boost_ns = counts_boost_ns;
 }
 
 static inline void credit_pay(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 credits)
@@ -339,24 +368,32 @@ static inline void credit_pay(const struct sy_policy *p, struct sy_domain *d, st
 
 	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
 	if (SY_CHOICE(p, CREDIT_LEVEL) && !SY_APART(v))
-		credit_count(credit_domain(d), cv);
+		credit_count(credit_domain(d), v);
+}
+
+/* A credit's worth or more. */
+static inline bool credit_has_boost(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	return v->boost_ns && v->boost_ns * SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) >= SY_MS;
+}
+
+/* In effect. */
+static inline u32 credit_priority(const struct sy_policy *p, const struct sy_vcpu *v)
+{
+	return credit_has_boost(p, v) ? CREDIT_BOOST : credit_vcpu_const(v)->priority;
 }
 
 /* What is left to pay of a time after the vCPU's boost. */
-static inline u64 credit_spend_boost(struct sy_vcpu *v, u64 ran_ns)
+static inline u64 credit_spend_boost(const struct sy_policy *p, struct sy_vcpu *v, u64 ran_ns)
 {
 	u64 spent_ns = sy_min(ran_ns, v->boost_ns);
+	bool had_boost = credit_has_boost(p, v);
 
 	v->boost_ns -= spent_ns;
+	if (had_boost && !credit_has_boost(p, v) &&
+	    SY_CHOICE(p, CREDIT_BOOST_END) == CREDIT_BOOST_END_UNDER)
+		credit_vcpu(v)->priority = CREDIT_UNDER;
 	return ran_ns - spent_ns;
-}
-
-/* In effect: who has a credit's worth of boost or more is in BOOST. */
-static inline u32 credit_priority(const struct sy_policy *p, const struct sy_vcpu *v)
-{
-	if (v->boost_ns && v->boost_ns * SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) >= SY_MS)
-		return CREDIT_BOOST;
-	return credit_vcpu_const(v)->priority;
 }
 
 SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
@@ -366,7 +403,7 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 
 	cv->charged_ns = now;
 	if (SY_CHOICE(p, CREDIT_DEBIT) == CREDIT_DEBIT_EXACT) {
-		u64 owed = sy_min(credit_spend_boost(v, ran_ns), 1ULL << 50) * credit_per_ms(p) +
+		u64 owed = sy_min(credit_spend_boost(p, v, ran_ns), 1ULL << 50) * credit_per_ms(p) +
 			   cv->residual;
 
 		cv->residual = owed % SY_MS;
@@ -543,10 +580,10 @@ static inline void credit_set_weight(const struct sy_policy *p, struct credit_ac
 
 /* An active vCPU earns no more, and its weight leaves the host's total. */
 static inline void credit_retire(const struct sy_policy *p, struct credit_accounting *ca,
-				 struct credit_domain *cd, struct credit_vcpu *cv)
+				 struct credit_domain *cd, struct sy_vcpu *v)
 {
-	cv->active = 0;
-	credit_count(cd, cv);
+	credit_vcpu(v)->active = 0;
+	credit_count(cd, v);
 	credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
 }
 
@@ -572,14 +609,14 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 
 		if (d->tick_ns)
 			tick_ns = sy_min(tick_ns, d->tick_ns);
-		tick_ns = credit_spend_boost(v, tick_ns);
+		tick_ns = credit_spend_boost(p, v, tick_ns);
 		credit_pay(p, d, v, credit_per_ms(p) * tick_ns / SY_MS);
 	}
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus + (cv->active ? 0 : 1));
 	if (cv->active)
 		request |= SY_REPLACE;
 	cv->active = 1;
-	credit_count(cd, cv);
+	credit_count(cd, v);
 	if (cq->sorted != ca->accountings) {
 		cq->sorted = ca->accountings;
 		request |= SY_RESORT;
@@ -593,7 +630,7 @@ SY_FN void credit_vcpu_destroy(const struct sy_policy *p, struct sy_accounting *
 	struct credit_domain *cd = credit_domain(d);
 
 	if (credit_vcpu(v)->active)
-		credit_retire(p, credit_accounting(a), cd, credit_vcpu(v));
+		credit_retire(p, credit_accounting(a), cd, v);
 }
 
 SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting *a, u64 now)
@@ -618,10 +655,23 @@ static inline void credit_find_level(struct credit_accounting *ca, const struct 
 		ca->level = -(s64)credit_divide_up(-(u64)cd->credits, vcpus);
 	else
 		ca->level = (s64)((u64)cd->credits / vcpus);
+	ca->level_boost_ns = cd->boost_ns / vcpus;
 }
 
+/* What a domain leaves of its part goes to those still to come; what it has beside it comes from them. */
+static inline void credit_pass_on(struct credit_accounting *ca, u64 part, u64 taken)
+{
+	if (taken <= part)
+		ca->credit_total += credit_divide_up((part - taken) * ca->weight_total, ca->weight_left);
+	else
+		ca->credit_total -= sy_min(sy_divide((taken - part) * ca->weight_total, ca->weight_left),
+					   ca->credit_total);
+	ca->credit_total = sy_min(ca->credit_total, CREDIT_LIMIT);
+}
+
+/* given_ns: boost that a governor gives the domain in place of credits; 0: none */
 SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting *a,
-				struct sy_domain *d)
+				struct sy_domain *d, u64 given_ns)
 {
 	struct credit_accounting *ca = credit_accounting(a);
 	struct credit_domain *cd = credit_domain(d);
@@ -646,22 +696,40 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 		ca->cap_share = credit_divide_up(cap, cd->active_vcpus);
 	}
 	fair = credit_divide_up(ca->credit_total * weight, ca->weight_total);
-	if (fair < peak) {
+	if (given_ns)
+		peak = sy_min(sy_min(given_ns, 1ULL << 50) * credit_per_ms(p) / SY_MS, CREDIT_LIMIT);
+	if (fair < peak && !given_ns) {
 		ca->below_peak = 1;
 	} else {
-		/* What it leaves goes to those still to come. */
-		ca->credit_total +=
-			credit_divide_up((fair - peak) * ca->weight_total, ca->weight_left);
-		ca->credit_total = sy_min(ca->credit_total, CREDIT_LIMIT);
+		credit_pass_on(ca, fair, peak);
 		if (ca->below_peak)
 			request |= SY_FIRST;
-		fair = peak;
+		fair = given_ns ? 0 : peak;
 	}
 	ca->share = credit_divide_up(fair, cd->active_vcpus);
 	if (SY_CHOICE(p, CREDIT_LEVEL))
 		credit_find_level(ca, cd);
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus);
 	return request;
+}
+
+/* What remains of credits above one accounting's. */
+static inline s64 credit_of_overflow(const struct sy_policy *p, s64 credits, bool saves)
+{
+	s64 most = (s64)credit_per_accounting(p);
+
+	if (saves)
+		return most;
+	switch (SY_CHOICE(p, CREDIT_OVERFLOW)) {
+	case CREDIT_OVERFLOW_HALF:
+		return (s64)((u64)credits / 2);
+	case CREDIT_OVERFLOW_BOUND:
+		return most;
+	case CREDIT_OVERFLOW_ALL:
+		return sy_smin(credits, CREDIT_HIGHEST);
+	default:
+		return 0;
+	}
 }
 
 /*
@@ -683,6 +751,8 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 		return 0;
 	if (SY_CHOICE(p, CREDIT_LEVEL))
 		credits = ca->level;
+	if (SY_CHOICE(p, CREDIT_LEVEL) == CREDIT_LEVEL_WITH_BOOST)
+		v->boost_ns = ca->level_boost_ns;
 	credits += (s64)ca->share;
 	if (credits < 0) {
 		cv->priority = CREDIT_OVER;
@@ -700,19 +770,21 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 		if (credits > most) {
 			ca->unused = (u64)(credits - most);
 			if (!saves)
-				credit_retire(p, ca, cd, cv);
-			if (saves || SY_CHOICE(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_KEPT)
-				credits = most;
-			else if (SY_CHOICE(p, CREDIT_OVERFLOW) == CREDIT_OVERFLOW_HALF)
-				credits = (s64)((u64)credits / 2);
-			else
-				credits = 0;
+				credit_retire(p, ca, cd, v);
+			credits = credit_of_overflow(p, credits, saves);
 		}
 		cv->credits = credits;
 	}
-	credit_count(cd, cv);
+	credit_count(cd, v);
 	ca->balance += cv->credits;
 	return request;
+}
+
+/* A governor may have saved some of that as boost. */
+SY_FN void credit_account_boost(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v)
+{
+	if (SY_CHOICE(p, CREDIT_LEVEL) == CREDIT_LEVEL_WITH_BOOST)
+		credit_count(credit_domain(d), v);
 }
 
 /* What the vCPU that was accounted last left unused. */

@@ -88,6 +88,9 @@
 	X(CREDIT2_WAKE, "wake", "last_first|idle_first", 0, 1, \
 	  "interrupted on a wake: its last pCPU if that runs less credit, or an idle one, first", \
 	  "runq_tickle()", 0, 1) \
+	X(CREDIT2_IDLE, "idle", "next|nearest", 0, 1, \
+	  "which idle pCPU: the next in number after its last, or the nearest, one whose whole core is idle first", \
+	  "runq_tickle(), smt_idle", 0, 1) \
 	X(CREDIT2_YIELD, "yield", "ignored|next_goes_first", 0, 1, \
 	  "what a yield does", "csched2_unit_yield(), runq_candidate()", 0, 1) \
 	X(CREDIT2_CAP_PERIOD_NS, "cap_period_ns", "ns", 0, 1 * SY_S, \
@@ -112,6 +115,9 @@ _Static_assert((int)CREDIT2_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters f
 
 enum credit2_reset_by { CREDIT2_RESET_CHOSEN,
 			CREDIT2_RESET_MOST_CREDIT };
+
+enum credit2_idle { CREDIT2_IDLE_NEXT,
+		    CREDIT2_IDLE_NEAREST };
 
 enum credit2_wake_order { CREDIT2_WAKE_LAST_FIRST,
 			  CREDIT2_WAKE_IDLE_FIRST };
@@ -449,11 +455,13 @@ SY_FN u32 credit2_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_
 /* idle_first asks its last pCPU before the others of its queue where it must preempt. */
 SY_FN u32 credit2_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
+	bool nearest = SY_CHOICE(p, CREDIT2_IDLE) == CREDIT2_IDLE_NEAREST;
+	u32 idle = nearest ? SY_STEP_ONE_IDLE : SY_STEP_NEXT_IDLE;
+	u32 flags = nearest ? SY_STEPS_QUEUE : SY_STEPS_QUEUE | SY_STEPS_AFTER_LAST;
+
 	if (SY_CHOICE(p, CREDIT2_WAKE) == CREDIT2_WAKE_IDLE_FIRST)
-		return SY_STEPS(SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_LEAST, 0) |
-		       SY_STEPS_QUEUE;
-	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD, SY_STEP_ONE_IDLE, SY_STEP_LEAST) |
-	       SY_STEPS_QUEUE;
+		return SY_STEPS(idle, SY_STEP_LAST_LEAD, SY_STEP_LEAST, 0) | flags;
+	return SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_LAST_LEAD, idle, SY_STEP_LEAST) | flags;
 }
 
 SY_FN u32 credit2_block(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,

@@ -160,10 +160,10 @@ ENGINE_HOT bool engine_is_shut_out(ENGINE, u32 vcpu)
 	return true;
 }
 
-/* The next idle pCPU in rotation, or SY_NONE. */
-ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
+/* The next idle pCPU from `begin` on, going round, or SY_NONE. */
+ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 begin, u32 from, u32 end)
 {
-	u32 middle = (u32)sy_clamp(SY_LOAD(e->rotor), from, end), found = SY_NONE;
+	u32 middle = (u32)sy_clamp(begin, from, end), found = SY_NONE;
 	u32 affinity = engine_first_affinity(e, vcpu);
 
 	for (; found == SY_NONE && affinity < ENGINE_AFFINITIES; affinity++) {
@@ -171,6 +171,17 @@ ENGINE_FN u32 engine_next_idle(struct engine *e, u32 vcpu, u32 from, u32 end)
 		if (found == SY_NONE)
 			found = engine_idle_for(e, vcpu, affinity, from, middle);
 	}
+	return found;
+}
+
+/* SY_STEP_NEXT_IDLE; plan: with SY_STEPS_AFTER_LAST or not */
+ENGINE_FN u32 engine_rotate_idle(struct engine *e, u32 vcpu, u32 plan, u32 from, u32 end)
+{
+	u32 found;
+
+	if (plan & SY_STEPS_AFTER_LAST)
+		return engine_next_idle(e, vcpu, host_vcpu(e, vcpu)->state.pcpu + 1, from, end);
+	found = engine_next_idle(e, vcpu, SY_LOAD(e->rotor), from, end);
 	if (found != SY_NONE)
 		SY_STORE(e->rotor, found + 1);
 	return found;
@@ -301,15 +312,16 @@ ENGINE_FN u32 engine_reach_there(struct engine *e, u32 vcpu, u32 pcpu)
 /* SY_STEP_ONE_IDLE and SY_STEP_NEXT_IDLE; from, end: where idle pCPUs count */
 ENGINE_HOT u32 engine_interrupt_idle(ENGINE, u32 vcpu, u32 step, u32 from, u32 end)
 {
-	u32 pcpu;
+	u32 plan, pcpu;
 
 	if (!engine_any_idle(e, from, end))
 		return ENGINE_NOT_FOUND;
+	plan = sy_steps(host_policy(e), &host_vcpu(e, vcpu)->state);
 	pcpu = step == SY_STEP_ONE_IDLE ? engine_nearest_idle(e, vcpu, from, end) :
-					  engine_next_idle(e, vcpu, from, end);
+					  engine_rotate_idle(e, vcpu, plan, from, end);
 	if (pcpu == SY_NONE)
 		return ENGINE_NOT_FOUND;
-	if (sy_steps(host_policy(e), &host_vcpu(e, vcpu)->state) & SY_STEPS_PLACE)
+	if (plan & SY_STEPS_PLACE)
 		return engine_reach_there(e, vcpu, pcpu);
 	return engine_interrupt_there(e, vcpu, pcpu);
 }
@@ -415,7 +427,7 @@ ENGINE_CALL u32 engine_look_for(ENGINE, u32 vcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
 	u32 plan = sy_steps(host_policy(e), &v->state), found = ENGINE_NOT_FOUND;
-	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE | SY_STEPS_LESSER);
+	u32 steps = plan & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE | SY_STEPS_LESSER | SY_STEPS_AFTER_LAST);
 	u32 from = host_zero(e), end = e->pcpus, better = engine_better_idle(e, vcpu, v->state.pcpu);
 
 	if (better == SY_NONE && engine_is_shut_out(e, vcpu))

@@ -23,7 +23,12 @@
  *    than a credit has no boost.
  *  - ratio_percent: instead of by weight, by what is unused, boost credit is handed out in every
  *    accounting in this proportion to one pCPU, shared by the domain's vCPUs: other domains have no
- *    influence then. That time comes on top of the domain's share.
+ *    influence then.
+ *
+ * Open readings, as parameters:
+ *  - ratio: boost credit by ratio is handed out "in place of credit": such a domain has no credits by
+ *    weight, and the others share what the host has beside. Or it comes on top of them.
+ * Further ones are credit's: overflow, level and boost_end.
  */
 #ifndef STEELYARD_BOOST_CREDIT_H
 #define STEELYARD_BOOST_CREDIT_H
@@ -37,14 +42,44 @@
 	  "Nishiguchi 2008: 100 ms, for two domains", 100 * SY_MS) \
 	X(BOOST_CREDIT_RATIO_PERCENT, "ratio_percent", "percent", 0, 6553500, \
 	  "boost credit handed out to such a domain, of one pCPU; 0: by weight", \
-	  "Nishiguchi 2008: boost_ratio", 0)
+	  "Nishiguchi 2008: boost_ratio", 0) \
+	X(BOOST_CREDIT_RATIO, "ratio", "in_place|on_top", 0, 1, \
+	  "whether boost credit by ratio comes in place of credits by weight, or on top of them", \
+	  "Nishiguchi 2008, second improvement", BOOST_CREDIT_IN_PLACE)
 /* clang-format on */
+
+/* The choices of "ratio", in the order of their names above. */
+enum {
+	BOOST_CREDIT_IN_PLACE,
+	BOOST_CREDIT_ON_TOP,
+};
 
 #define BOOST_CREDIT_MAX_NS (10 * SY_S)
 
 enum boost_credit_parameter { BOOST_CREDIT_PARAMETERS(SY_PARAMETER_INDEX)
 				      BOOST_CREDIT_PARAMETER_COUNT };
 _Static_assert((int)BOOST_CREDIT_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, "parameters fit");
+
+static inline u64 boost_credit_percent(const struct sy_policy *p, const struct sy_domain *d)
+{
+	if (d->settings.boost_percent)
+		return d->settings.boost_percent;
+	return SY_GOVERNOR_PARAMETER(p, SY_BOOST_CREDIT, BOOST_CREDIT_RATIO_PERCENT);
+}
+
+/* By its ratio a domain has so much boost credit per accounting; 0: by weight. */
+static inline u64 boost_credit_by_ratio_ns(const struct sy_policy *p, const struct sy_domain *d, u64 account_ns)
+{
+	return sy_min(account_ns, SY_S) * sy_min(boost_credit_percent(p, d), 100 * SY_PCPUS_MAX) / 100;
+}
+
+/* What a domain is given in an accounting in place of its credits; 0: nothing. */
+SY_FN u64 boost_credit_given_ns(const struct sy_policy *p, const struct sy_domain *d, u64 account_ns)
+{
+	if (SY_GOVERNOR_CHOICE(p, SY_BOOST_CREDIT, BOOST_CREDIT_RATIO) == BOOST_CREDIT_ON_TOP)
+		return 0;
+	return boost_credit_by_ratio_ns(p, d, account_ns);
+}
 
 /* How much more boost credit the vCPU may save. */
 SY_FN u64 boost_credit_room_ns(const struct sy_policy *p, const struct sy_domain *d,
@@ -62,17 +97,15 @@ SY_FN u64 boost_credit_room_ns(const struct sy_policy *p, const struct sy_domain
 SY_FN void boost_credit_save(const struct sy_policy *p, const struct sy_domain *d,
 			     struct sy_vcpu *v, u64 unused_ns, u64 account_ns)
 {
-	u64 percent = SY_GOVERNOR_PARAMETER(p, SY_BOOST_CREDIT, BOOST_CREDIT_RATIO_PERCENT);
+	u64 by_ratio_ns = boost_credit_by_ratio_ns(p, d, account_ns);
 
-	if (d->settings.boost_percent)
-		percent = d->settings.boost_percent;
-	if (percent)
-		unused_ns = sy_min(account_ns, SY_S) * sy_min(percent, 100 * SY_PCPUS_MAX) /
-			    (100 * sy_clamp(d->vcpus, 1, SY_PCPUS_MAX));
+	if (boost_credit_percent(p, d))
+		unused_ns = by_ratio_ns / sy_clamp(d->vcpus, 1, SY_PCPUS_MAX);
 	v->boost_ns += sy_min(unused_ns, boost_credit_room_ns(p, d, v));
 }
 
 #define boost_credit_has_room_ns 1
+#define boost_credit_has_given_ns 1
 
 #ifdef SY_DESCRIBE
 static const struct sy_parameter boost_credit_parameters[] = { BOOST_CREDIT_PARAMETERS(

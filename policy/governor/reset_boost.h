@@ -2,11 +2,11 @@
 /*
  * reset-boost: the domain that runs out of credit most often gets more weight for a while.
  *
- * Mechanism: Credit2 resets a queue when the vCPU chosen has no credit left. Each reset counts for
- * the domain that caused it. At the first reset after an interval the domain with the highest count
- * is boosted: if it was boosted already its rate grows, otherwise the rate starts at 2, and who was
- * boosted before gets its weight back. Its weight in effect is the one asked for times the rate.
- * Then all counts start at 0.
+ * Mechanism: Credit2 resets a queue when the vCPU chosen has no credit left. At the first reset after
+ * an interval the domain that leads is boosted: if it was boosted already its rate grows, otherwise
+ * the rate starts at 2, and who was boosted before gets its weight back. Its weight in effect is the
+ * one asked for times the rate. Then all counts start at 0. Every other reset counts for the domain
+ * that caused it; who gets the highest count leads.
  *
  * Source: M. Kang and S. Lee, "Mcredit2: Enhanced High-Performance Xen Scheduler via Dynamic Weight
  * Allocation", Journal of Sensors, 2018. With credit2@xen-4.5 it is `mcredit2`.
@@ -21,6 +21,10 @@
  *  - interval_ns: the paper's n ticks are not given. The default is 100 ms: ten resets of a busy
  *    queue, so that the highest count says something, and far below the seconds of its experiments.
  *  - growth: the text says the rate "increases two times"; squaring is the other reading.
+ *  - counts: the text counts a reset if it brings no change, "otherwise"; its abstract of the mechanism
+ *    counts each.
+ *  - leader: nothing is said to forget who leads when counts start at 0, so that who leads after an
+ *    interval in which nothing was counted is who led before; forgotten, that ends the boost.
  *  - end_intervals: published, a boost ends only by another domain's. With k > 0 it also ends when
  *    nobody has reset for k intervals, seen at the next reset or, by hosts that sample, within one
  *    interval more.
@@ -38,10 +42,32 @@
 	X(RESET_BOOST_INTERVAL_NS, "interval_ns", "ns", 1 * SY_MS, 60 * SY_S, \
 	  "shortest time between two changes of a boost", "Kang and Lee 2018: n ticks, not given", 100 * SY_MS) \
 	X(RESET_BOOST_GROWTH, "growth", "doubled|squared", 0, 1, \
-	  "how the rate of who stays boosted grows", "Kang and Lee 2018, text", 0) \
+	  "how the rate of who stays boosted grows", "Kang and Lee 2018, text", RESET_BOOST_DOUBLED) \
+	X(RESET_BOOST_COUNTS, "counts", "otherwise|each", 0, 1, \
+	  "which resets count: those that bring no change of a boost, or each", \
+	  "Kang and Lee 2018, section 3.1, figure 4", RESET_BOOST_OTHERWISE) \
+	X(RESET_BOOST_LEADER, "leader", "kept|forgotten", 0, 1, \
+	  "who leads after a change of a boost until a reset counts: who did before, or nobody", \
+	  "Kang and Lee 2018, figure 5", RESET_BOOST_KEPT) \
 	X(RESET_BOOST_END_INTERVALS, "end_intervals", "intervals", 0, 1000000, \
 	  "without a reset for so long a boost ends; 0: only by another's", "ours; Kang and Lee 2018: 0", 0)
 /* clang-format on */
+
+/* The choices, in the order of their names above. */
+enum {
+	RESET_BOOST_DOUBLED,
+	RESET_BOOST_SQUARED,
+};
+
+enum {
+	RESET_BOOST_OTHERWISE,
+	RESET_BOOST_EACH,
+};
+
+enum {
+	RESET_BOOST_KEPT,
+	RESET_BOOST_FORGOTTEN,
+};
 
 enum reset_boost_parameter { RESET_BOOST_PARAMETERS(SY_PARAMETER_INDEX)
 				     RESET_BOOST_PARAMETER_COUNT };
@@ -50,8 +76,8 @@ _Static_assert((int)RESET_BOOST_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, 
 struct reset_boost {
 	u64 boosted; /* id of the domain, or 0 */
 	u64 rate; /* of its boost */
-	u64 leader; /* id of the domain with the highest count of this interval */
-	u64 leader_count;
+	u64 leader; /* id of the domain with the highest count of this interval, or who led before */
+	u64 leader_count; /* 0: nobody's counts yet */
 	u64 interval; /* number of this interval */
 	u64 changed_ns; /* when it began */
 	u64 reset_ns; /* the last reset */
@@ -83,9 +109,9 @@ static inline u64 reset_boost_parameter(const struct sy_policy *p, enum reset_bo
 /* A domain of weight 1 is at the greatest weight with this rate. */
 static inline u64 reset_boost_grow(const struct sy_policy *p, u64 rate)
 {
-	u64 factor = SY_GOVERNOR_CHOICE(p, SY_RESET_BOOST, RESET_BOOST_GROWTH) ? rate : 2;
+	bool squared = SY_GOVERNOR_CHOICE(p, SY_RESET_BOOST, RESET_BOOST_GROWTH) == RESET_BOOST_SQUARED;
 
-	return sy_min(rate * factor, SY_WEIGHT_MAX);
+	return sy_min(rate * (squared ? rate : 2), SY_WEIGHT_MAX);
 }
 
 /* Whether somebody is boosted and nobody has reset for so long that this ends the boost. */
@@ -116,15 +142,10 @@ SY_FN void reset_boost_sample_begin(const struct sy_policy *p, struct sy_governo
 		b->boosted = 0;
 }
 
-/* A vCPU of this domain had a queue reset. */
-SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_governor *g,
-			    struct sy_domain *d, u64 units, u64 now)
+/* A reset counts for this domain, which leads if no other has as many. */
+static inline void reset_boost_count(struct reset_boost *b, struct sy_domain *d)
 {
-	struct reset_boost *b = reset_boost(g);
 	struct reset_boost_domain *bd = reset_boost_domain(d);
-	u64 interval_ns = reset_boost_parameter(p, RESET_BOOST_INTERVAL_NS);
-	u64 passed_ns = now > b->changed_ns ? now - b->changed_ns : 0;
-	bool silent = reset_boost_silent(p, b, now);
 
 	if (bd->interval != b->interval)
 		bd->count = 0;
@@ -134,11 +155,11 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_queue *q, struc
 		b->leader = d->id;
 		b->leader_count = bd->count;
 	}
-	b->reset_ns = now;
-	if (passed_ns < interval_ns)
-		return 0;
+}
 
-	g->reweigh[0] = b->boosted;
+/* An interval is over: its leader is boosted, or for longer, or after a silence nobody; and another begins. */
+static inline void reset_boost_change(const struct sy_policy *p, struct reset_boost *b, bool silent, u64 now)
+{
 	if (silent) {
 		b->boosted = 0;
 	} else if (b->boosted == b->leader) {
@@ -147,11 +168,30 @@ SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_queue *q, struc
 		b->boosted = b->leader;
 		b->rate = 2;
 	}
-	g->reweigh[1] = b->boosted;
-	b->leader = 0;
+	if (SY_GOVERNOR_CHOICE(p, SY_RESET_BOOST, RESET_BOOST_LEADER) == RESET_BOOST_FORGOTTEN)
+		b->leader = 0;
 	b->leader_count = 0;
 	b->interval++;
 	b->changed_ns = now;
+}
+
+/* A vCPU of this domain had a queue reset. */
+SY_FN u32 reset_boost_reset(const struct sy_policy *p, struct sy_queue *q, struct sy_governor *g,
+			    struct sy_domain *d, u64 units, u64 now)
+{
+	struct reset_boost *b = reset_boost(g);
+	u64 passed_ns = now > b->changed_ns ? now - b->changed_ns : 0;
+	bool changes = passed_ns >= reset_boost_parameter(p, RESET_BOOST_INTERVAL_NS);
+	bool silent = reset_boost_silent(p, b, now);
+
+	if (!changes || SY_GOVERNOR_CHOICE(p, SY_RESET_BOOST, RESET_BOOST_COUNTS) == RESET_BOOST_EACH)
+		reset_boost_count(b, d);
+	b->reset_ns = now;
+	if (!changes)
+		return 0;
+	g->reweigh[0] = b->boosted;
+	reset_boost_change(p, b, silent, now);
+	g->reweigh[1] = b->boosted;
 	return SY_REWEIGH;
 }
 

@@ -225,7 +225,7 @@ static enum sy_verdict checked_verdict(enum sy_verdict verdict)
 
 static u32 checked_steps(u32 steps)
 {
-	u32 kinds = steps & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE | SY_STEPS_LESSER);
+	u32 kinds = steps & ~(SY_STEPS_PLACE | SY_STEPS_QUEUE | SY_STEPS_LESSER | SY_STEPS_AFTER_LAST);
 
 	check(kinds < 1u << 4 * SY_STEP_BITS, "steps %x", steps);
 	for (; kinds; kinds >>= SY_STEP_BITS)

@@ -15,6 +15,15 @@ use steelyard_policy::{Policy, request};
 const FIRST: &str = "credit@xen-3.3-fujitsu";
 const SECOND: &str = "boost-credit";
 
+/// The same with this choice of a parameter of Credit's or of the governor's.
+fn reading(policy: &str, parameter: &str, choice: &str, vcpus: &[u64]) -> Books {
+    let mut policy = Policy::named(policy).unwrap();
+    policy.set(parameter, choice).unwrap();
+    let mut books = Books::of(&policy, 1);
+    vcpus.iter().for_each(|&vcpus| books.add(256, 0, vcpus));
+    books
+}
+
 /// One pCPU, one domain of so many vCPUs per entry, all of the same weight.
 fn books(policy: &str, vcpus: &[u64]) -> Books {
     let mut books = Books::new(policy, 1);
@@ -83,11 +92,15 @@ fn levels_above_zero_and_vcpus_that_are_not_active() {
 }
 
 #[test]
-fn credits_above_the_bound_are_kept_up_to_it() {
+fn credits_above_the_bound_are_kept() {
     // Alone on its pCPU, idle after the tick that made it active, for which 3.3 takes 100 credits:
     // 200, then 500 above 300. With the first improvement 30000, then 60000 above 30000.
-    for (policy, before, kept) in [("credit@xen-3.3", 200, 0), (FIRST, 30_000, 30_000)] {
-        let mut books = books(policy, &[1]);
+    for (policy, overflow, before, kept) in [
+        ("credit@xen-3.3", "zero", 200, 0),
+        (FIRST, "all", 30_000, 60_000),
+        (FIRST, "bound", 30_000, 30_000),
+    ] {
+        let mut books = reading(policy, "overflow", overflow, &[1]);
         books.run(0, 0, 0);
         books.account();
         assert_eq!(books.credits(), [[before]], "{policy}");
@@ -95,7 +108,13 @@ fn credits_above_the_bound_are_kept_up_to_it() {
         books.account();
         assert_eq!(books.credits(), [[kept]], "{policy}");
         assert!(!books.is_active(0, 0), "{policy}");
+        // It earns no more until a tick finds it running.
+        books.account();
+        assert_eq!(books.credits(), [[kept]], "{policy}");
     }
+    let parameters = |name: &str| Policy::named(name).unwrap().parameters().clone();
+    let all = reading(FIRST, "overflow", "all", &[]).p;
+    assert_eq!(parameters(FIRST), all, "the talk's own words");
 }
 
 #[test]
@@ -231,16 +250,88 @@ fn a_domain_may_ask_for_another_limit_or_none() {
 #[test]
 fn by_ratio_other_domains_have_no_influence() {
     // 50 % of a pCPU for two vCPUs: 7.5 ms each in 30 ms, however many others there are.
-    for others in 1..4 {
-        let mut books = books(SECOND, &[&[2][..], &vec![2; others]].concat());
-        books.domains[0].0.settings.boost_percent = 50;
-        for domain in 0..=others {
-            (0..2).for_each(|vcpu| books.run(domain, vcpu, 30 * MS));
+    for others in 1..4u64 {
+        for choice in ["in_place", "on_top"] {
+            let vcpus = [&[2][..], &vec![2; others as usize]].concat();
+            let mut books = reading(SECOND, "boost-credit.ratio", choice, &vcpus);
+            books.domains[0].0.settings.boost_percent = 50;
+            for domain in 0..=others as usize {
+                (0..2).for_each(|vcpu| books.run(domain, vcpu, 30 * MS));
+            }
+            books.account();
+            assert_eq!(boosts(&books)[0], [7_500_000; 2]);
+            assert_eq!(boosts(&books)[1], [0; 2]);
+            assert_eq!(books.priorities()[0], [BOOST; 2]);
         }
+    }
+}
+
+#[test]
+fn by_ratio_boost_credit_comes_in_place_of_credits_or_on_top() {
+    // 30000 credits for 30 ms, three domains of one vCPU. The first has 20 % of a pCPU, 6 ms, which are 6000 credits.
+    for (choice, expected) in [("in_place", [0, 12_000, 12_000]), ("on_top", [10_000; 3])] {
+        let mut books = reading(SECOND, "boost-credit.ratio", choice, &[1, 1, 1]);
+        books.domains[0].0.settings.boost_percent = 20;
+        (0..3).for_each(|domain| books.run(domain, 0, 0));
         books.account();
-        assert_eq!(boosts(&books)[0], [7_500_000; 2]);
-        assert_eq!(boosts(&books)[1], [0; 2]);
-        assert_eq!(books.priorities()[0], [BOOST; 2]);
+        assert_eq!(books.credits(), expected.map(|credits| [credits]), "{choice}");
+        assert_eq!(boosts(&books), [[6 * MS], [0], [0]], "{choice}");
+    }
+}
+
+#[test]
+fn a_ratio_above_the_part_by_weight_is_taken_from_the_others() {
+    // 50 % of a pCPU where a third would be its part: 15000 are left for the other two.
+    let mut books = reading(SECOND, "boost-credit.ratio", "in_place", &[1, 1, 1]);
+    books.domains[0].0.settings.boost_percent = 50;
+    (0..3).for_each(|domain| books.run(domain, 0, 0));
+    books.account();
+    assert_eq!(books.credits(), [[0], [7_500], [7_500]]);
+    assert_eq!(boosts(&books), [[15 * MS], [0], [0]]);
+    // Where nobody is left to take from it comes first in the next accounting.
+    let mut books = reading(SECOND, "boost-credit.ratio", "in_place", &[1, 1]);
+    books.domains[1].0.settings.boost_percent = 80;
+    (0..2).for_each(|domain| books.run(domain, 0, 0));
+    let asked = books.account();
+    let asked: Vec<u32> = asked.iter().map(|(domain, _)| *domain).collect();
+    assert_eq!(asked, [request::VISIT, request::VISIT | request::FIRST]);
+    assert_eq!(books.credits(), [[15_000], [0]]);
+}
+
+#[test]
+fn who_has_spent_its_boost_is_under_or_what_it_was() {
+    for (choice, expected) in [("under", UNDER), ("before", OVER)] {
+        let mut books = reading(SECOND, "boost_end", choice, &[1, 1]);
+        books.domains[0].0.settings.boost_percent = 20;
+        // It owes 21000 credits after the first accounting, in which it is given 6 ms: OVER, and in BOOST.
+        (0..2).for_each(|domain| books.run(domain, 0, 21 * MS));
+        books.account();
+        assert_eq!(books.credits()[0], [-21_000], "{choice}");
+        assert_eq!(books.priorities()[0], [BOOST], "{choice}");
+        books.run(0, 0, 5 * MS);
+        assert_eq!(books.priorities()[0], [BOOST], "{choice}");
+        books.run(0, 0, MS);
+        assert_eq!(books.priorities()[0], [expected], "{choice}");
+        // The next accounting judges by credits, in either reading.
+        books.domains[0].0.settings.boost_limit_ns = 1;
+        books.account();
+        assert_eq!(books.priorities()[0], [OVER], "{choice}");
+    }
+}
+
+#[test]
+fn boost_credit_may_be_levelled_within_a_domain() {
+    for (choice, expected) in [("yes", [22_500, 7_500]), ("with_boost", [15_000, 15_000])] {
+        let mut books = reading(SECOND, "level", choice, &[2]);
+        (0..2).for_each(|vcpu| books.run(0, vcpu, 0));
+        // 15000 credits each, then 30000, then 15 ms of boost each.
+        (0..3).for_each(|_| drop(books.account()));
+        assert_eq!(boosts(&books), [[15 * MS; 2]], "{choice}");
+        // One spends all and pays for 15 ms: the mean of 30000 and 15000, and 15000 more, are 7500 above the bound.
+        books.run(0, 1, 30 * MS);
+        assert_eq!(boosts(&books), [[15 * MS, 0]], "{choice}");
+        books.account();
+        assert_eq!(boosts(&books), [expected.map(|us| us * 1_000)], "{choice}");
     }
 }
 

@@ -267,12 +267,15 @@ fn who_is_interrupted_on_a_wake() {
         assert_eq!(steps & (step::PLACE | step::QUEUE), step::QUEUE);
         (0..4).map(|index| steps >> (index * step::BITS) & 15).collect::<Vec<_>>()
     };
-    let last_first = [step::LAST_IDLE, step::LAST_LEAD, step::ONE_IDLE, step::LEAST];
-    assert_eq!(steps(&policy(OLD)), last_first);
-    assert_eq!(steps(&policy_with(NEW, &[("wake", "last_first")])), last_first);
-    let idle_first = [step::ONE_IDLE, step::LAST_LEAD, step::LEAST, step::END];
-    assert_eq!(steps(&policy(NEW)), idle_first);
-    assert_eq!(steps(&policy_with(OLD, &[("wake", "idle_first")])), idle_first);
+    // 4.5 knows no cores: the next idle one in number.
+    let last_first = |idle| [step::LAST_IDLE, step::LAST_LEAD, idle, step::LEAST];
+    assert_eq!(steps(&policy(OLD)), last_first(step::NEXT_IDLE));
+    assert_eq!(steps(&policy_with(OLD, &[("idle", "nearest")])), last_first(step::ONE_IDLE));
+    assert_eq!(steps(&policy_with(NEW, &[("wake", "last_first")])), last_first(step::ONE_IDLE));
+    let idle_first = |idle| [idle, step::LAST_LEAD, step::LEAST, step::END];
+    assert_eq!(steps(&policy(NEW)), idle_first(step::ONE_IDLE));
+    assert_eq!(steps(&policy_with(NEW, &[("idle", "next")])), idle_first(step::NEXT_IDLE));
+    assert_eq!(steps(&policy_with(OLD, &[("wake", "idle_first")])), idle_first(step::NEXT_IDLE));
 }
 
 #[test]

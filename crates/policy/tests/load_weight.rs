@@ -170,7 +170,7 @@ fn a_change_of_settings_keeps_the_factor() {
 fn a_boost_and_a_workload_multiply() {
     let mut host = Host::new("credit2+reset-boost+load-weight", &[], &[256, 256]);
     host.sample(&[percent(20), percent(60)]);
-    assert!(host.reset(0, 1));
+    assert!(host.reset(0, 1) && !host.reset(1, 1) && host.reset(99, 1));
     assert_eq!(host.weights(), [128, 768], "60 of a mean of 40, and rate 2");
     host.sample(&[percent(40), percent(40)]);
     assert_eq!(host.weights(), [256, 512], "the boost stays");

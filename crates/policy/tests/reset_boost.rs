@@ -10,24 +10,31 @@ use steelyard_policy::Sample;
 
 const HUNDRED: (&str, &str) = ("interval_ns", "100000000");
 
+/// The other reading of which resets count.
+const EACH: (&str, &str) = ("counts", "each");
+
 #[test]
 fn the_boost_doubles_moves_and_ends_as_published() {
     let mut host = Host::new("mcredit2", &[HUNDRED], &[256, 256, 100]);
-    // The first reset is long after "the last change": domain 0 leads with a count of 1.
+    // The first reset is long after "the last change": it changes the boost, to nobody's, and does not count.
     assert!(host.reset(0, 0));
-    assert_eq!(host.weights(), [512, 256, 100]);
-    // Within the interval resets only count: 0 twice, 1 once. At 100 ms 0 still leads: rate 4.
+    assert_eq!(host.weights(), [256, 256, 100]);
+    // Within the interval resets count: 0 twice, 1 once. At 100 ms 0 leads: rate 2; that reset, of 1, does not count.
     assert!(!host.reset(10, 0) && !host.reset(10, 1) && !host.reset(10, 0));
     assert!(host.reset(70, 1));
-    assert_eq!(host.weights(), [1024, 256, 100], "2 to 2: who was first stays the leader");
-    // Counts began at 0: now 2 leads with 3 against 2, takes the boost at rate 2, 0 gets 256 back.
-    for domain in [0, 2, 0, 2] {
+    assert_eq!(host.weights(), [512, 256, 100]);
+    // 1 to 1: who was first leads. Rate 4.
+    assert!(!host.reset(20, 0) && !host.reset(20, 1));
+    assert!(host.reset(60, 1));
+    assert_eq!(host.weights(), [1024, 256, 100]);
+    // Counts began at 0: now 2 leads with 2 against 1, takes the boost at rate 2, 0 gets 256 back.
+    for domain in [0, 2, 2] {
         assert!(!host.reset(20, domain));
     }
-    assert!(host.reset(20, 2));
+    assert!(host.reset(40, 0));
     assert_eq!(host.weights(), [256, 256, 200]);
-    // And again, twice: 4, 8.
-    assert!(host.reset(100, 2) && host.reset(100, 2));
+    // Nothing counts in the next two intervals: 2 still leads, whoever ends them. 4, 8.
+    assert!(host.reset(100, 0) && host.reset(100, 1));
     assert_eq!(host.weights(), [256, 256, 800]);
     // Nobody resets for long: as published the boost stays.
     assert!(host.reset(60_000, 2));
@@ -35,8 +42,42 @@ fn the_boost_doubles_moves_and_ends_as_published() {
 }
 
 #[test]
+fn each_reset_may_count() {
+    let mut host = Host::new("mcredit2", &[HUNDRED, EACH], &[256, 256, 100]);
+    // The first reset counts and so leads.
+    assert!(host.reset(0, 0));
+    assert_eq!(host.weights(), [512, 256, 100]);
+    // 0 twice, 1 once; the one at 100 ms makes it 2 to 2: who was first stays the leader. Rate 4.
+    assert!(!host.reset(10, 0) && !host.reset(10, 1) && !host.reset(10, 0));
+    assert!(host.reset(70, 1));
+    assert_eq!(host.weights(), [1024, 256, 100]);
+    // 2 leads with 3 to 2 by the reset that ends the interval.
+    for domain in [0, 2, 0, 2] {
+        assert!(!host.reset(20, domain));
+    }
+    assert!(host.reset(20, 2));
+    assert_eq!(host.weights(), [256, 256, 200]);
+}
+
+#[test]
+fn a_leader_may_be_forgotten() {
+    let mut host = Host::new("mcredit2", &[HUNDRED, ("leader", "forgotten")], &[256, 256]);
+    host.reset(0, 0);
+    assert!(!host.reset(10, 1));
+    assert!(host.reset(90, 0));
+    assert_eq!(host.weights(), [256, 512]);
+    // Nothing counted since: nobody leads, and that ends the boost.
+    assert!(host.reset(100, 1));
+    assert_eq!(host.weights(), [256, 256]);
+    // Where each reset counts the one that ends an interval always gives it a leader.
+    let mut host = Host::new("mcredit2", &[HUNDRED, EACH, ("leader", "forgotten")], &[256, 256]);
+    assert!(host.reset(0, 0) && host.reset(100, 0) && host.reset(100, 0));
+    assert_eq!(host.weights(), [2048, 256]);
+}
+
+#[test]
 fn squared_growth_goes_2_4_16_256_and_stops_at_the_greatest_weight() {
-    let mut host = Host::new("mcredit2", &[HUNDRED, ("growth", "squared")], &[1, 256]);
+    let mut host = Host::new("mcredit2", &[HUNDRED, EACH, ("growth", "squared")], &[1, 256]);
     let mut seen = vec![];
     for _ in 0..6 {
         host.reset(100, 0);
@@ -48,7 +89,7 @@ fn squared_growth_goes_2_4_16_256_and_stops_at_the_greatest_weight() {
 
 #[test]
 fn a_boost_may_end_by_silence() {
-    let mut host = Host::new("mcredit2", &[HUNDRED, ("end_intervals", "5")], &[256, 256]);
+    let mut host = Host::new("mcredit2", &[HUNDRED, EACH, ("end_intervals", "5")], &[256, 256]);
     host.reset(0, 0);
     host.reset(100, 0);
     assert_eq!(host.weights(), [1024, 256]);
@@ -67,7 +108,7 @@ fn a_boost_ends_by_silence_at_a_sample_too() {
         host.sample_after(after_ms * MS, &[Sample::default(); 2]);
         host.weights()
     };
-    let mut host = Host::new("mcredit2", &[HUNDRED, ("end_intervals", "5")], &[256, 256]);
+    let mut host = Host::new("mcredit2", &[HUNDRED, EACH, ("end_intervals", "5")], &[256, 256]);
     assert_eq!(host.sample_ns(), 100 * MS);
     host.reset(0, 1);
     assert_eq!(sample(&mut host, 499), [256, 512]);
@@ -78,7 +119,7 @@ fn a_boost_ends_by_silence_at_a_sample_too() {
 
 #[test]
 fn a_change_of_settings_keeps_the_boost() {
-    let mut host = Host::new("mcredit2", &[HUNDRED], &[256, 256]);
+    let mut host = Host::new("mcredit2", &[HUNDRED, EACH], &[256, 256]);
     host.reset(0, 1);
     for domain in 0..2 {
         host.change_settings(domain, |settings| settings.weight = 100);
@@ -95,12 +136,21 @@ proptest! {
         weights in prop::collection::vec(1..=65_535u64, 1..6),
         resets in prop::collection::vec((0..300u64, 0..6usize), 1..200),
         squared in any::<bool>(),
+        each in any::<bool>(),
+        forgotten in any::<bool>(),
         end in 0..4u64,
     ) {
         let growth = if squared { "squared" } else { "doubled" };
+        let counts = if each { "each" } else { "otherwise" };
+        let leader = if forgotten { "forgotten" } else { "kept" };
         let end = end.to_string();
-        let settings =
-            [HUNDRED, ("growth", growth), ("end_intervals", end.as_str())];
+        let settings = [
+            HUNDRED,
+            ("growth", growth),
+            ("counts", counts),
+            ("leader", leader),
+            ("end_intervals", end.as_str()),
+        ];
         let mut host = Host::new("mcredit2", &settings, &weights);
         for (after_ms, domain) in resets {
             host.reset(after_ms, domain % weights.len());

@@ -20,7 +20,11 @@ pub struct Books {
 
 impl Books {
     pub fn new(policy: &str, pcpus: u64) -> Books {
-        let p = Policy::named(policy).expect("a policy of the core").parameters().clone();
+        Books::of(&Policy::named(policy).expect("a policy of the core"), pcpus)
+    }
+
+    pub fn of(policy: &Policy, pcpus: u64) -> Books {
+        let p = policy.parameters().clone();
         let mut a = Accounting::default();
         sy_accounting_init(&p, &mut a, pcpus);
         Books { p, a, q: Queue::default(), c: Pcpu::default(), domains: Vec::new() }

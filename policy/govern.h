@@ -79,14 +79,15 @@ SY_FN u64 sy_vcpu_timer_ns(const struct sy_policy *p, const struct sy_vcpu *v)
 
 /* ---- Knobs ---- */
 
-/* Works out the slice and the tick in effect: the ones asked for, unless a governor shortens them. */
+/* Works out the slice, the tick and the accounting in effect: the ones asked for, unless a governor shortens them. */
 static inline void sy_reslice(const struct sy_policy *p, struct sy_domain *d)
 {
-	u64 slice_ns = d->settings.slice_ns, tick_ns = 0;
+	u64 slice_ns = d->settings.slice_ns, tick_ns = 0, account_ns = 0;
 
-	SY_TELL_GOVERNORS(slice, p, d, &slice_ns, &tick_ns);
+	SY_TELL_GOVERNORS(slice, p, d, &slice_ns, &tick_ns, &account_ns);
 	SY_STORE(d->slice_ns, slice_ns);
 	SY_STORE(d->tick_ns, tick_ns);
+	SY_STORE(d->account_ns, account_ns);
 }
 
 /*

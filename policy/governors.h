@@ -41,7 +41,7 @@
  *
  * Knobs:
  *	u64 NAME_weight(p, g, d, weight)	the weight instead of this one, which is at most 2^36
- *	void NAME_slice(p, d, slice_ns, tick_ns) may shorten the slice and set the tick
+ *	void NAME_slice(p, d, slice_ns, tick_ns, account_ns)	may shorten the slice, set the tick and the accounting
  *	NAME_has_first alone			it sets v->first, of one that is about to be queued (wake) or waits (then
  *						with SY_REKEY): at the next choice of its queue that one is taken;
  *						whom it interrupts till then, its discipline says as ever
@@ -70,7 +70,7 @@
 #define SY_GOVERNORS_LIST(X, ...) \
 	X(SY_RESET_BOOST, reset_boost, 7, 2, 0, 0, __VA_ARGS__) \
 	X(SY_LOAD_WEIGHT, load_weight, 4, 7, 0, 0, __VA_ARGS__) \
-	X(SY_APP_SLICE, app_slice, 5, 15, 0, 0, __VA_ARGS__) \
+	X(SY_APP_SLICE, app_slice, 5, 16, 0, 0, __VA_ARGS__) \
 	X(SY_BOOST_CREDIT, boost_credit, 0, 0, 0, 0, __VA_ARGS__) \
 	X(SY_COSCHED, cosched, 0, 0, 3, 0, __VA_ARGS__) \
 	SY_GOVERNORS_MORE(X, __VA_ARGS__)

@@ -422,10 +422,7 @@ SY_FN enum sy_gang sy_spin(const struct sy_policy *p, struct sy_domain *d, struc
 	}
 }
 
-/*
- * Whether the discipline would get back the time that this waiting vCPU borrows; not if it has had so much
- * more than its part.
- */
+/* Whether the discipline would get back what this waiting vCPU borrows; not if it has had so much more than its part. */
 static inline bool sy_may_borrow(const struct sy_policy *p, const struct sy_queue *q,
 				 const struct sy_vcpu *v, u64 ahead_ns)
 {
@@ -494,11 +491,9 @@ SY_FN u32 sy_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_domai
 }
 
 /*
- * The vCPU has run for ran_ns since it was charged last, or started. Called at
- * every tick, timer and choice, and before a comparison; ran_ns may be 0. For
- * a queue of one pCPU also before another vCPU wakes in, joins or leaves that
- * queue, whose virtual time must be of now. RESCHEDULE means nothing while the
- * pCPU is choosing.
+ * The vCPU has run for ran_ns since it was charged last, or started. Called at every tick, timer and choice, and before
+ * a comparison; ran_ns may be 0. For a queue of one pCPU also before another vCPU wakes in, joins or leaves that queue,
+ * whose virtual time must be of now. RESCHEDULE means nothing while the pCPU is choosing.
  */
 SY_FN u32 sy_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		    struct sy_vcpu *v, u64 ran_ns, u64 now)
@@ -539,11 +534,12 @@ SY_FN u32 sy_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy
 	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
 		return request | sedf_vcpu_timer(p, q, d, v, now);
+	case SY_CREDIT:
+		return request | credit_vcpu_timer(p, q, d, v, now);
 	case SY_FAIR:
 		return request | fair_vcpu_timer(p, q, d, v, now);
-	default:
-		return request;
 	}
+	return request;
 }
 
 /* d->timer_ns has passed. */

@@ -65,7 +65,7 @@
 #define SY_DOMAIN_WORDS 10
 #define SY_QUEUE_WORDS 12
 #define SY_PCPU_WORDS 4
-#define SY_ACCOUNTING_WORDS 14
+#define SY_ACCOUNTING_WORDS 15
 /* The same for the parameters of a governor; room for its state is what it says in the list of governors. */
 #define SY_GOVERNOR_PARAMETER_WORDS 16
 
@@ -119,6 +119,7 @@ struct sy_domain {
 	u64 weight; /* in effect, 1..65535 */
 	u64 slice_ns; /* in effect; 0: the discipline's own */
 	u64 tick_ns; /* while a vCPU of it runs, if shorter than sy_tick_ns() and that is not 0; 0: that */
+	u64 account_ns; /* between two accountings of each of its vCPUs, if shorter than sy_account_ns(); 0: that */
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
 	u64 state[SY_DOMAIN_WORDS];
@@ -228,7 +229,7 @@ enum sy_request {
 	X(domain_timer, SY_UNPARK | SY_DOMAIN_TIMER) \
 	X(tick, SY_RESCHEDULE | SY_RESORT | SY_BALANCE | SY_REPLACE) \
 	X(account_domain, SY_VISIT | SY_FIRST) \
-	X(account_vcpu, SY_PARK | SY_UNPARK) \
+	X(account_vcpu, SY_PARK | SY_UNPARK | SY_TIMER) \
 	X(reset, SY_RESORT | SY_BALANCE | SY_REWEIGH) \
 	X(sample_settle, SY_RESCHEDULE)
 

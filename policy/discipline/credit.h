@@ -20,7 +20,10 @@
  * has saved more than one accounting's credits.
  *
  * Signals: ticks, accounting. Knobs: d->weight, d->slice_ns (0: slice_ns), d->tick_ns; v->boost_ns,
- * time that it runs in BOOST and does not pay for.
+ * time that it runs in BOOST and does not pay for; d->account_ns, at which each active vCPU of the
+ * domain is accounted by its own timer: it gets its part of what the host's accounting has given it,
+ * in proportion to the time, and is judged by it (priority, cap). What it gets from one accounting of
+ * the host to the next is the same, so shares are.
  *
  * Parameters that tell the vintages apart: debit, credits_per_ms, overflow, level, boost_slice_ns,
  * weight_per, ratelimit*, yield, wake, steal_*.
@@ -46,6 +49,8 @@
  *    takes only who is strictly better.
  *  - Soft affinity and NUMA nodes are the host's: it walks peers, nearest first, and takes last who
  *    would rather be elsewhere.
+ *  - After a short slice a vCPU waits behind its equals like any; short_slice before lets one with
+ *    credits go before them, to run several times where they run once (Zhao et al. 2014, section 5).
  *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
 #ifndef STEELYARD_CREDIT_H
@@ -128,62 +133,31 @@
 	X(CREDIT_BOOST_END, "boost_end", "before|under", 0, 1, \
 	  "what a vCPU is that has spent its boost: what it was before, or UNDER", \
 	  "Nishiguchi 2008, second improvement", CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER, \
-	  CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER)
+	  CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER, CREDIT_BOOST_END_UNDER) \
+	X(CREDIT_SHORT_SLICE, "short_slice", "behind|before", 0, 1, \
+	  "whether UNDER with a slice shorter than slice_ns waits behind its equals or before them", \
+	  CREDIT_SOURCE "__runq_insert(); before: Zhao et al. 2014, section 5", \
+	  CREDIT_SHORT_SLICE_BEHIND, CREDIT_SHORT_SLICE_BEHIND, CREDIT_SHORT_SLICE_BEHIND, \
+	  CREDIT_SHORT_SLICE_BEHIND, CREDIT_SHORT_SLICE_BEHIND)
 
+/* clang-format off */
 /* The choices, in the order of their names above. */
-enum {
-	CREDIT_DEBIT_FLAT,
-	CREDIT_DEBIT_EXACT,
-};
-
-enum {
-	CREDIT_OVERFLOW_ZERO,
-	CREDIT_OVERFLOW_HALF,
-	CREDIT_OVERFLOW_BOUND,
-	CREDIT_OVERFLOW_ALL,
-};
-
-enum {
-	CREDIT_WEIGHT_PER_DOMAIN,
-	CREDIT_WEIGHT_PER_VCPU,
-};
-
-enum {
-	CREDIT_RATELIMIT_SLICE_WHOLE,
-	CREDIT_RATELIMIT_SLICE_REST,
-};
-
-enum {
-	CREDIT_RATELIMIT_YIELD_KEPT,
-	CREDIT_RATELIMIT_YIELD_LIFTED,
-};
-
-enum {
-	CREDIT_YIELD_BEHIND_EQUALS,
-	CREDIT_YIELD_BEHIND_LOWER,
-};
-
-enum {
-	CREDIT_WAKE_ALL_IDLE,
-	CREDIT_WAKE_ONE_IDLE,
-	CREDIT_WAKE_IDLE_FIRST,
-};
-
-enum {
-	CREDIT_LEVEL_NO,
-	CREDIT_LEVEL_YES,
-	CREDIT_LEVEL_WITH_BOOST,
-};
-
-enum {
-	CREDIT_BOOST_END_BEFORE,
-	CREDIT_BOOST_END_UNDER,
-};
+enum { CREDIT_DEBIT_FLAT, CREDIT_DEBIT_EXACT };
+enum { CREDIT_OVERFLOW_ZERO, CREDIT_OVERFLOW_HALF, CREDIT_OVERFLOW_BOUND, CREDIT_OVERFLOW_ALL };
+enum { CREDIT_WEIGHT_PER_DOMAIN, CREDIT_WEIGHT_PER_VCPU };
+enum { CREDIT_RATELIMIT_SLICE_WHOLE, CREDIT_RATELIMIT_SLICE_REST };
+enum { CREDIT_RATELIMIT_YIELD_KEPT, CREDIT_RATELIMIT_YIELD_LIFTED };
+enum { CREDIT_YIELD_BEHIND_EQUALS, CREDIT_YIELD_BEHIND_LOWER };
+enum { CREDIT_WAKE_ALL_IDLE, CREDIT_WAKE_ONE_IDLE, CREDIT_WAKE_IDLE_FIRST };
+enum { CREDIT_LEVEL_NO, CREDIT_LEVEL_YES, CREDIT_LEVEL_WITH_BOOST };
+enum { CREDIT_BOOST_END_BEFORE, CREDIT_BOOST_END_UNDER };
+enum { CREDIT_SHORT_SLICE_BEHIND, CREDIT_SHORT_SLICE_BEFORE };
+/* clang-format on */
 
 enum credit_parameter { CREDIT_PARAMETERS(SY_PARAMETER_INDEX) CREDIT_PARAMETER_COUNT };
 _Static_assert((int)CREDIT_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit");
 
-/* Priorities, which are the keys as well. */
+/* Priorities, and keys by them. */
 #define CREDIT_BOOST 0
 #define CREDIT_UNDER 1
 #define CREDIT_OVER 2
@@ -205,6 +179,10 @@ struct credit_vcpu {
 	u64 counted_boost_ns; /* likewise of its boost */
 	u64 residual; /* what the exact debit has not charged yet; unit: ns x credits per ms */
 	u64 charged_ns; /* when it ran last */
+	u64 accounted_ns; /* the last accounting of the host */
+	u64 share; /* credits that it gets until the next one */
+	u64 given; /* what its own accountings gave it of those */
+	u64 cap_share; /* what its cap leaves it of them; CREDIT_LIMIT: no cap */
 	u32 priority;
 	u8 active; /* earns credits */
 	u8 parked;
@@ -221,8 +199,10 @@ struct credit_domain {
 };
 
 struct credit_queue {
-	u64 sorted; /* value of accountings when it was sorted last */
+	u64 sorted; /* value of accountings when it was sorted last, or CREDIT_UNSORTED */
 };
+
+#define CREDIT_UNSORTED (~0ULL)
 
 struct credit_pcpu {
 	u64 steal_ns; /* not earlier, while it has work of its own */
@@ -243,6 +223,8 @@ struct credit_accounting {
 	u64 cap_share; /* each one's part of the cap */
 	s64 level; /* mean credits of its active vCPUs, rounded down */
 	u64 level_boost_ns; /* and mean boost */
+	/* To the vCPUs: */
+	u64 now;
 	/* From a vCPU to a governor: */
 	u64 unused; /* credits that it had above one accounting's */
 };
@@ -288,10 +270,11 @@ static inline u64 credit_per_ms(const struct sy_policy *p)
 	return sy_clamp(SY_PARAMETER(p, CREDIT_CREDITS_PER_MS), 1, 1000);
 }
 
-/* The sum of credits, for which who levels wants every payment; a tick counts who runs among the active ones. */
+/* The sum of credits, for which who levels wants every change; a tick counts who runs among the active ones. */
 SY_FN bool credit_writes_domain(const struct sy_policy *p, enum sy_domain_call call)
 {
-	return call == SY_CALL_tick || (call == SY_CALL_charge && SY_CHOICE(p, CREDIT_LEVEL));
+	return call == SY_CALL_tick ||
+	       ((call == SY_CALL_charge || call == SY_CALL_vcpu_timer) && SY_CHOICE(p, CREDIT_LEVEL));
 }
 
 SY_FN u64 credit_tick_ns(const struct sy_policy *p)
@@ -302,6 +285,14 @@ SY_FN u64 credit_tick_ns(const struct sy_policy *p)
 SY_FN u64 credit_account_ns(const struct sy_policy *p)
 {
 	return credit_slice_parameter(p);
+}
+
+/* Time between a vCPU's own accountings; 0: it has those of the host. */
+static inline u64 credit_own_account_ns(const struct sy_policy *p, const struct sy_domain *d)
+{
+	u64 own_ns = SY_LOAD(d->account_ns);
+
+	return own_ns < credit_account_ns(p) ? own_ns : 0;
 }
 
 /* What a pCPU is worth per accounting; a vCPU saves no more, and owes no more after one. */
@@ -439,13 +430,16 @@ static inline bool credit_may_borrow(const struct sy_vcpu *v)
 
 /* ---- Who is next, for how long ---- */
 
+/* The priority; where short slices go before others' there is a place before UNDER. */
 SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		     struct sy_vcpu *v, u64 now)
 {
-	struct credit_vcpu *cv = credit_vcpu(v);
+	u64 slice_ns = SY_LOAD(d->slice_ns), priority = credit_priority(p, v);
 
-	cv->running = 0;
-	return credit_priority(p, v);
+	credit_vcpu(v)->running = 0;
+	if (SY_CHOICE(p, CREDIT_SHORT_SLICE) == CREDIT_SHORT_SLICE_BEHIND)
+		return priority;
+	return 2 * priority - (priority == CREDIT_UNDER && slice_ns && slice_ns < credit_slice_parameter(p));
 }
 
 SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
@@ -582,7 +576,11 @@ static inline void credit_set_weight(const struct sy_policy *p, struct credit_ac
 static inline void credit_retire(const struct sy_policy *p, struct credit_accounting *ca,
 				 struct credit_domain *cd, struct sy_vcpu *v)
 {
-	credit_vcpu(v)->active = 0;
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	cv->active = 0;
+	cv->share = 0;
+	cv->given = 0;
 	credit_count(cd, v);
 	credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
 }
@@ -644,6 +642,7 @@ SY_FN void credit_account_begin(const struct sy_policy *p, struct sy_accounting 
 	ca->weight_left = ca->weight_total;
 	ca->below_peak = 0;
 	ca->balance = 0;
+	ca->now = now;
 }
 
 /* No division of signed values: the mean of a debt is that of its amount, rounded up. */
@@ -733,9 +732,84 @@ static inline s64 credit_of_overflow(const struct sy_policy *p, s64 credits, boo
 }
 
 /*
- * saves: a governor has use for what the vCPU leaves unused. Then it stays active with as much as it
- * may have, for it earns more.
+ * Priority, and whether the cap keeps it from running. cap_share: what the cap leaves it from one accounting to the
+ * next.
  */
+static inline u32 credit_judge(struct credit_vcpu *cv, u64 cap_share)
+{
+	if (cv->credits < 0) {
+		cv->priority = CREDIT_OVER;
+		if (cap_share >= CREDIT_LIMIT || cv->parked || cv->credits >= -(s64)cap_share)
+			return 0;
+		cv->parked = 1;
+		return SY_PARK;
+	}
+	cv->priority = CREDIT_UNDER;
+	if (!cv->parked)
+		return 0;
+	cv->parked = 0;
+	return SY_UNPARK;
+}
+
+/* A vCPU's own accounting: its part of what it gets until the host's next one. Queues are sorted at a tick. */
+SY_FN u32 credit_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d, struct sy_vcpu *v,
+			    u64 now)
+{
+	u64 account_ns = credit_account_ns(p), own_ns = credit_own_account_ns(p, d), passed_ns, given;
+	struct credit_queue *cq = (struct credit_queue *)q->state;
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	v->timer_ns = 0;
+	if (!own_ns || !cv->active)
+		return SY_TIMER;
+	passed_ns = now > cv->accounted_ns ? sy_min(now - cv->accounted_ns, account_ns) : 0;
+	/* 2^31 x 2^30 */
+	given = sy_max(cv->share * passed_ns / account_ns, cv->given);
+	cv->credits += (s64)(given - cv->given);
+	cv->given = given;
+	if (SY_CHOICE(p, CREDIT_LEVEL) && !SY_APART(v))
+		credit_count(credit_domain(d), v);
+	cq->sorted = CREDIT_UNSORTED;
+	v->timer_ns = now + own_ns;
+	if (cv->cap_share >= CREDIT_LIMIT)
+		return SY_TIMER | credit_judge(cv, CREDIT_LIMIT);
+	return SY_TIMER | credit_judge(cv, credit_divide_up(cv->cap_share * own_ns, account_ns));
+}
+
+/*
+ * It has more than a vCPU may save, so it earns no more. saves: unless a governor has use for what it leaves unused; then
+ * it stays active with as much as it may have.
+ */
+static inline void credit_overflow(const struct sy_policy *p, struct credit_accounting *ca, struct credit_domain *cd,
+				   struct sy_vcpu *v, bool saves)
+{
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	ca->unused = (u64)(cv->credits - (s64)credit_per_accounting(p));
+	if (!saves)
+		credit_retire(p, ca, cd, v);
+	cv->credits = credit_of_overflow(p, cv->credits, saves);
+}
+
+/* Gives it its share, now or, where it has accountings of its own, by those until the next one of the host. */
+static inline void credit_give(const struct sy_policy *p, const struct credit_accounting *ca, struct sy_vcpu *v,
+			       bool own)
+{
+	struct credit_vcpu *cv = credit_vcpu(v);
+
+	if (SY_CHOICE(p, CREDIT_LEVEL))
+		cv->credits = ca->level;
+	if (SY_CHOICE(p, CREDIT_LEVEL) == CREDIT_LEVEL_WITH_BOOST)
+		v->boost_ns = ca->level_boost_ns;
+	/* What is left of the last one. */
+	cv->credits += (s64)(cv->share - cv->given);
+	cv->share = ca->share;
+	cv->given = own ? 0 : ca->share;
+	cv->credits += (s64)cv->given;
+	cv->cap_share = ca->cap_share;
+	cv->accounted_ns = ca->now;
+}
+
 SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a,
 			      struct sy_domain *d, struct sy_vcpu *v, bool saves)
 {
@@ -743,40 +817,29 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 	struct credit_domain *cd = credit_domain(d);
 	struct credit_vcpu *cv = credit_vcpu(v);
 	s64 most = (s64)credit_per_accounting(p);
-	s64 credits = cv->credits;
+	u64 own_ns = credit_own_account_ns(p, d);
 	u32 request = 0;
 
 	ca->unused = 0;
 	if (!cv->active)
 		return 0;
-	if (SY_CHOICE(p, CREDIT_LEVEL))
-		credits = ca->level;
-	if (SY_CHOICE(p, CREDIT_LEVEL) == CREDIT_LEVEL_WITH_BOOST)
-		v->boost_ns = ca->level_boost_ns;
-	credits += (s64)ca->share;
-	if (credits < 0) {
-		cv->priority = CREDIT_OVER;
-		if (d->settings.cap_percent && !cv->parked && credits < -(s64)ca->cap_share) {
-			cv->parked = 1;
-			request = SY_PARK;
-		}
-		cv->credits = sy_smax(credits, -most);
-	} else {
-		cv->priority = CREDIT_UNDER;
-		if (cv->parked) {
-			cv->parked = 0;
-			request = SY_UNPARK;
-		}
-		if (credits > most) {
-			ca->unused = (u64)(credits - most);
-			if (!saves)
-				credit_retire(p, ca, cd, v);
-			credits = credit_of_overflow(p, credits, saves);
-		}
-		cv->credits = credits;
+	credit_give(p, ca, v, own_ns);
+	/* Else its own accounting does. */
+	if (!own_ns || !v->timer_ns || cv->credits > most)
+		request = credit_judge(cv, ca->cap_share);
+	if (cv->credits < 0)
+		cv->credits = sy_smax(cv->credits, -most);
+	else if (cv->credits > most)
+		credit_overflow(p, ca, cd, v, saves);
+	if (!cv->active && v->timer_ns) {
+		v->timer_ns = 0;
+		request |= SY_TIMER;
+	} else if (cv->active && own_ns && !v->timer_ns) {
+		v->timer_ns = ca->now + own_ns;
+		request |= SY_TIMER;
 	}
 	credit_count(cd, v);
-	ca->balance += cv->credits;
+	ca->balance += cv->credits + (s64)(cv->share - cv->given);
 	return request;
 }
 

@@ -6,9 +6,9 @@
  * behind when a packet comes. Once per interval each domain's utilisation (CPU time received over
  * the CPU time that it is entitled to) and rate of packets received are measured. Over the last
  * windows intervals, a domain with more of both than the thresholds is heterogeneous: its slice is
- * the short one, and ticks come so often that a short slice has as many as a long one, so that it
- * is judged, and where debits are flat pays, in smaller steps. All others keep the discipline's
- * slice. Shares are unchanged.
+ * the short one, ticks come so often that a short slice has as many as a long one, and credits are
+ * handed out to it, and its cap is checked, once per short slice, in proportion. All others keep
+ * the discipline's slice. Shares are unchanged.
  *
  * Source: Zhao, Chen, Zhao, "A dynamic time slice adjusting mechanism of virtual machine monitor",
  * Computer Engineering 40(11), 2014. With credit@xen-4.2 it is `app-slice`.
@@ -16,7 +16,7 @@
  * State: of the host, when the interval began and the weight of who ran in it; of a domain, what
  * was measured since, a ring of the last windows, and its short slice or 0.
  *
- * Signal: sy_sample_domain(). Knobs: slice and tick. They have a meaning for credit, for credit2 as
+ * Signal: sy_sample_domain(). Knobs: slice, tick and accounting; the last is credit's alone. They have a meaning for credit, for credit2 as
  * its longest run, and for fair in order deadline (eevdf); fair in order vruntime (cfs) gives no
  * domain a slice of its own, and nothing happens there.
  *
@@ -27,9 +27,14 @@
  *    publication's future work: the longest slice with which no more than late_permille of the
  *    domain's waits are longer than late_ns. It starts with the discipline's slice, is halved after
  *    an interval with more late waits than that, and else grows by an eighth.
- *  - What a domain is entitled to: its part by weight among the domains that were runnable in the
- *    interval, at most its cap and its vCPUs. Pinning is not seen: a pinned domain without a cap is
- *    taken for entitled to more than it can get.
+ *  - accounting: the publication names the variable that is set to the tick "the accounting period of credits", and
+ *    sets by it the timer that debits; it also says that handing out is unchanged. slice: for a short slice all of
+ *    what credit does per slice_ns of 30 ms is done per short slice, so that the three stand in the relation they
+ *    have by default; discipline: the tick alone follows.
+ *  - entitled: what a domain "should get in the interval" is its part by weight among the domains that were
+ *    runnable in it, at most its cap and its vCPUs. That does not see pinning. received: at most, too, what it
+ *    would have got had it been runnable all the time, from what it got of the time in which it was: VMs pinned to
+ *    one pCPU share that one.
  */
 #ifndef STEELYARD_APP_SLICE_H
 #define STEELYARD_APP_SLICE_H
@@ -58,6 +63,12 @@
 	  "short slice, of the discipline's", APP_SLICE_SOURCE ": for example 12 of 30 ms", 40) \
 	X(APP_SLICE_TICKS_PER_SLICE, "ticks_per_slice", "count", 1, 1000, \
 	  "ticks per short slice", APP_SLICE_SOURCE ": 4 ms of 12", 3) \
+	X(APP_SLICE_ACCOUNTING, "accounting", "slice|discipline", 0, 1, \
+	  "whether credits are handed out, and caps checked, once per short slice or as for others; credit only", \
+	  APP_SLICE_SOURCE ", section 3.3 (1), (3)", APP_SLICE_ACCOUNTING_SLICE) \
+	X(APP_SLICE_ENTITLED, "entitled", "weight|received", 0, 1, \
+	  "CPU time entitled to: by weight, or also no more than was to be had in the time it was wanted", \
+	  APP_SLICE_SOURCE ", section 3.3: what a vCPU should get", APP_SLICE_ENTITLED_RECEIVED) \
 	X(APP_SLICE_LEAST_PERCENT, "least_percent", "percent", 1, 100, \
 	  "shortest slice that is found, of the discipline's", "ours", 3) \
 	X(APP_SLICE_LATE_NS, "late_ns", "ns", SY_US, 10 * SY_S, \
@@ -78,10 +89,20 @@ enum {
 	APP_SLICE_SLICE_FOUND,
 };
 
+enum {
+	APP_SLICE_ACCOUNTING_SLICE,
+	APP_SLICE_ACCOUNTING_DISCIPLINE,
+};
+
+enum {
+	APP_SLICE_ENTITLED_WEIGHT,
+	APP_SLICE_ENTITLED_RECEIVED,
+};
+
 enum app_slice_parameter { APP_SLICE_PARAMETERS(SY_PARAMETER_INDEX) APP_SLICE_PARAMETER_COUNT };
 _Static_assert((int)APP_SLICE_PARAMETER_COUNT <= SY_GOVERNOR_PARAMETER_WORDS, "parameters fit");
 
-/* Shortest time between ticks. */
+/* Shortest time between ticks, and between accountings. */
 #define APP_SLICE_TICK_MIN_NS (100 * SY_US)
 
 /* Sums of one interval saturate here: 18 minutes, 67 million packets. */
@@ -108,6 +129,7 @@ struct app_slice_domain {
 	/* Since the interval began: */
 	u64 measured_ns;
 	u64 gotten_ns;
+	u64 waited_ns;
 	u64 packets;
 	u64 waits;
 	u64 late_waits;
@@ -165,6 +187,7 @@ SY_FN void app_slice_sample_domain(const struct sy_policy *p, struct sy_governor
 
 	ad->measured_ns = sy_add(ad->measured_ns, sample->interval_ns, APP_SLICE_TIME_MAX_NS);
 	ad->gotten_ns = sy_add(ad->gotten_ns, sample->gotten_ns, SY_FOREVER);
+	ad->waited_ns = sy_add(ad->waited_ns, sample->waited_ns, SY_FOREVER);
 	ad->packets = sy_add(ad->packets, sample->packets, APP_SLICE_COUNT_MAX);
 	ad->waits = sy_add(ad->waits, sample->waits, APP_SLICE_COUNT_MAX);
 	ad->late_waits = sy_add(ad->late_waits, sample->late_waits, APP_SLICE_COUNT_MAX);
@@ -173,10 +196,16 @@ SY_FN void app_slice_sample_domain(const struct sy_policy *p, struct sy_governor
 }
 
 /* What a domain is entitled to, in millionths of a pCPU, at least 1. */
-static inline u64 app_slice_entitled(const struct app_slice *a, const struct sy_domain *d)
+static inline u64 app_slice_entitled(const struct sy_policy *p, const struct app_slice *a, const struct sy_domain *d,
+				     const struct app_slice_domain *ad)
 {
 	u64 weight = sy_clamp(d->weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	u64 entitled = sy_clamp(d->vcpus, 1, SY_PCPUS_MAX) * SY_MILLIONTHS;
+	u64 wanted_ns = sy_add(ad->gotten_ns, ad->waited_ns, SY_FOREVER);
+
+	/* Of each vCPU the part of the time it was runnable in which it ran; 2^16 x 2^20 */
+	if (SY_GOVERNOR_CHOICE(p, SY_APP_SLICE, APP_SLICE_ENTITLED) == APP_SLICE_ENTITLED_RECEIVED && wanted_ns >= SY_MS)
+		entitled = entitled / SY_MILLIONTHS * sy_min(sy_millionths(ad->gotten_ns, wanted_ns), SY_MILLIONTHS);
 
 	if (d->settings.cap_percent)
 		entitled = sy_min(entitled, sy_min(d->settings.cap_percent, 1ULL << 40) * SY_PERCENT);
@@ -185,7 +214,7 @@ static inline u64 app_slice_entitled(const struct app_slice *a, const struct sy_
 	return sy_max(entitled, 1);
 }
 
-static inline struct app_slice_window app_slice_measured(const struct app_slice *a,
+static inline struct app_slice_window app_slice_measured(const struct sy_policy *p, const struct app_slice *a,
 							 const struct sy_domain *d,
 							 const struct app_slice_domain *ad)
 {
@@ -194,7 +223,7 @@ static inline struct app_slice_window app_slice_measured(const struct app_slice 
 	struct app_slice_window window;
 
 	/* 2^36 x 2^14, 2^26 x 2^37 */
-	window.utilisation = (u32)sy_min(gotten * 10000 / app_slice_entitled(a, d), 1ULL << 31);
+	window.utilisation = (u32)sy_min(gotten * 10000 / app_slice_entitled(p, a, d, ad), 1ULL << 31);
 	window.packets = (u32)sy_min(ad->packets * (100 * SY_S) / measured_ns, 1ULL << 31);
 	return window;
 }
@@ -254,7 +283,7 @@ SY_FN u32 app_slice_sample_settle(const struct sy_policy *p, struct sy_governor 
 
 	if (!a->due)
 		return 0;
-	ad->window[ad->next % APP_SLICE_WINDOWS_MAX] = app_slice_measured(a, d, ad);
+	ad->window[ad->next % APP_SLICE_WINDOWS_MAX] = app_slice_measured(p, a, d, ad);
 	ad->next = (ad->next + 1) % APP_SLICE_WINDOWS_MAX;
 	ad->windows += ad->windows < APP_SLICE_WINDOWS_MAX;
 	if (a->base_ns && app_slice_heterogeneous(p, ad))
@@ -263,6 +292,7 @@ SY_FN u32 app_slice_sample_settle(const struct sy_policy *p, struct sy_governor 
 		ad->short_ns = 0;
 	ad->measured_ns = 0;
 	ad->gotten_ns = 0;
+	ad->waited_ns = 0;
 	ad->packets = 0;
 	ad->waits = 0;
 	ad->late_waits = 0;
@@ -270,7 +300,7 @@ SY_FN u32 app_slice_sample_settle(const struct sy_policy *p, struct sy_governor 
 }
 
 /* Turns the knobs; a domain may have asked for a shorter slice still. */
-SY_FN void app_slice_slice(const struct sy_policy *p, struct sy_domain *d, u64 *slice_ns, u64 *tick_ns)
+SY_FN void app_slice_slice(const struct sy_policy *p, struct sy_domain *d, u64 *slice_ns, u64 *tick_ns, u64 *account_ns)
 {
 	u64 short_ns = app_slice_domain(d)->short_ns;
 	u64 ticks = sy_clamp(app_slice_parameter(p, APP_SLICE_TICKS_PER_SLICE), 1, 1000);
@@ -279,6 +309,8 @@ SY_FN void app_slice_slice(const struct sy_policy *p, struct sy_domain *d, u64 *
 		return;
 	*slice_ns = short_ns;
 	*tick_ns = sy_max(short_ns / ticks, APP_SLICE_TICK_MIN_NS);
+	if (SY_GOVERNOR_CHOICE(p, SY_APP_SLICE, APP_SLICE_ACCOUNTING) == APP_SLICE_ACCOUNTING_SLICE)
+		*account_ns = sy_max(short_ns, APP_SLICE_TICK_MIN_NS);
 }
 
 #define app_slice_has_sample_ns 1

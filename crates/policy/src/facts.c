@@ -63,6 +63,7 @@ void facts(void)
 	FIELD(sy_domain, weight);
 	FIELD(sy_domain, slice_ns);
 	FIELD(sy_domain, tick_ns);
+	FIELD(sy_domain, account_ns);
 	FIELD(sy_domain, vcpus);
 	FIELD(sy_domain, timer_ns);
 	FIELD(sy_domain, state);

@@ -215,6 +215,8 @@ state! {
         slice_ns: u64,
         /// Time between ticks while a vCPU of it runs, if shorter than [`sy_tick_ns`]; 0: that.
         tick_ns: u64,
+        /// Time between two accountings of each of its vCPUs, if shorter than [`sy_account_ns`]; 0: that.
+        account_ns: u64,
         /// Number of vCPUs.
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.

@@ -2,11 +2,14 @@
 //! app-slice: the published classes by hand, the slices that follow, and bounds.
 #![allow(clippy::unwrap_used)]
 
+mod books;
 mod governed;
 
+use books::Books;
 use governed::{Host, MS, S, load};
 use proptest::prelude::*;
-use steelyard_policy::Sample;
+use steelyard_policy::ffi::*;
+use steelyard_policy::{Policy, Sample, request};
 
 const SLICE_NS: u64 = 30 * MS;
 const SHORT_NS: u64 = 12 * MS;
@@ -81,6 +84,98 @@ fn entitlement_follows_weights_of_those_that_run_caps_and_vcpus() {
     // Who only waited does.
     let waited = Sample { waited_ns: S, ..second(0, 0) };
     assert_eq!(judged(&[256, 256], &[second(45, 100), waited]), SHORT_NS);
+}
+
+#[test]
+fn who_waits_is_entitled_to_no_more_than_it_could_get() {
+    let judged = |entitled, gotten, waited: u64| {
+        let mut host = Host::new("app-slice", &[("entitled", entitled)], &[256]);
+        for _ in 0..5 {
+            let waited_ns = waited * 10 * MS;
+            host.sample(&[Sample { waited_ns, ..second(gotten, 100) }]);
+        }
+        slices(&host)[0]
+    };
+    // One of four that share a pCPU of a host with more: by weight it is entitled to all of one. It ran a third of the
+    // time in which it was runnable, 60 %: entitled to a third, of which 20 % are 60 %.
+    assert_eq!(judged("weight", 20, 40), 0);
+    assert_eq!(judged("received", 20, 40), SHORT_NS);
+    // Half of that: 20 % of a third are no half of it.
+    assert_eq!(judged("received", 10, 20), 0);
+    // Who never waits is entitled to all.
+    assert_eq!(judged("received", 50, 0), 0);
+    assert_eq!(judged("received", 51, 0), SHORT_NS);
+}
+
+#[test]
+fn accounting_follows_the_slice_or_does_not() {
+    let accounting = |accounting| {
+        let mut host = Host::new("app-slice", &[("accounting", accounting)], &[256]);
+        for _ in 0..5 {
+            host.sample(&[second(100, 100)]);
+        }
+        (host.domains[0].slice_ns, host.domains[0].account_ns)
+    };
+    assert_eq!(accounting("slice"), (SHORT_NS, SHORT_NS));
+    assert_eq!(accounting("discipline"), (SHORT_NS, 0));
+}
+
+/// The vCPU's own accounting at this time: what it asked for.
+fn accounts_itself(books: &mut Books, domain: usize, now: u64) -> u32 {
+    let (d, vcpus) = &mut books.domains[domain];
+    sy_vcpu_timer(&books.p, &mut books.q, d, &mut vcpus[0], now)
+}
+
+#[test]
+fn credits_and_cap_by_the_slice() {
+    // 300 credits for a pCPU's 30 ms, 75 by the cap; by slices of 3 ms 7.5, of which parts are given later.
+    let mut books = Books::new("credit@xen-4.2", 1);
+    books.add(256, 25, 1);
+    books.domains[0].0.account_ns = 3 * MS;
+    books.run(0, 0, 3 * MS);
+    let asked = books.account();
+    assert_eq!(asked[0].1, [request::TIMER]);
+    assert_eq!(books.credits(), [[-30]]);
+    assert_eq!(books.domains[0].1[0].timer_ns, 1 + 3 * MS);
+    // It owes more than 8: it is parked until it owes nothing.
+    let mut seen = vec![];
+    for times in 1..=4 {
+        let asked = accounts_itself(&mut books, 0, 1 + times * 3 * MS);
+        seen.push((asked & !request::TIMER, books.credits()[0][0]));
+    }
+    assert_eq!(seen, [(request::PARK, -23), (0, -15), (0, -8), (request::UNPARK, 0)]);
+    // Late by a period and a half: as if it had been in time.
+    accounts_itself(&mut books, 0, 1 + 16_500_000);
+    assert_eq!(books.credits(), [[11]]);
+    // The host's next accounting gives what is left of the 75.
+    books.account();
+    assert_eq!(books.credits(), [[45]]);
+    // The slice has returned: all at once again, and no timer.
+    books.domains[0].0.account_ns = 0;
+    assert_eq!(accounts_itself(&mut books, 0, 1 + 3 * MS), request::TIMER);
+    assert_eq!(books.domains[0].1[0].timer_ns, 0);
+    books.account();
+    assert_eq!(books.credits(), [[45 + 75 + 75]]);
+}
+
+#[test]
+fn a_short_slice_waits_behind_its_equals_or_before_them() {
+    let keys = |short_slice: &str| {
+        let mut policy = Policy::named("app-slice").unwrap();
+        policy.set("short_slice", short_slice).unwrap();
+        let mut books = Books::new("app-slice", 1);
+        books.p = policy.parameters().clone();
+        (0..2).for_each(|_| books.add(256, 0, 1));
+        books.domains[0].0.slice_ns = 3 * MS;
+        let under = books.priorities();
+        // 30 ms cost 300 credits, 150 are given.
+        (0..2).for_each(|domain| books.run(domain, 0, 30 * MS));
+        books.account();
+        (under, books.priorities())
+    };
+    assert_eq!(keys("behind"), (vec![vec![1], vec![1]], vec![vec![2], vec![2]]));
+    // Not once its credits are used up.
+    assert_eq!(keys("before"), (vec![vec![1], vec![2]], vec![vec![4], vec![4]]));
 }
 
 #[test]
@@ -222,6 +317,40 @@ proptest! {
                 let slice_ns = slices(&host)[0];
                 prop_assert!(slice_ns >= limit_ns / 2 && slice_ns <= limit_ns + limit_ns / 8 + 1,
                     "{slice_ns} of {limit_ns}");
+            }
+        }
+    }
+
+    /// Whenever its own accountings come: from one accounting of the host to the next a vCPU gets what another of the
+    /// same weight does, a period later.
+    #[test]
+    fn own_accountings_give_as_much(
+        own_ms in 1..30u64,
+        weights in prop::collection::vec(1..1000u64, 2..6),
+        times_ns in prop::collection::vec(prop::collection::vec(0..60 * MS, 0..12), 2),
+    ) {
+        let mut books = Books::new("credit@xen-4.2", 1);
+        // The same weight twice.
+        books.add(weights[0], 0, 1);
+        weights.iter().for_each(|&weight| books.add(weight, 0, 1));
+        books.domains[0].0.account_ns = own_ms * MS;
+        let all = books.domains.len();
+        // So deep in debt that nothing overflows.
+        (0..all).for_each(|domain| books.run(domain, 0, 25 * MS));
+        let mut before = -250;
+        for times_ns in times_ns {
+            books.account();
+            let credits = books.credits();
+            let (own, other) = (credits[0][0], credits[1][0]);
+            // The floor of -300 is the same for both.
+            prop_assert_eq!(own - before, 0);
+            before = other;
+            let mut sorted = times_ns.clone();
+            sorted.sort_unstable();
+            for time_ns in sorted {
+                accounts_itself(&mut books, 0, 1 + time_ns);
+                let credits = books.credits();
+                prop_assert!(credits[0][0] >= own && credits[0][0] <= other);
             }
         }
     }

@@ -335,7 +335,6 @@ proptest! {
         weights.iter().for_each(|&weight| books.add(weight, 0, 1));
         books.domains[0].0.account_ns = own_ms * MS;
         let all = books.domains.len();
-        // So deep in debt that nothing overflows.
         (0..all).for_each(|domain| books.run(domain, 0, 25 * MS));
         let mut before = -250;
         for times_ns in times_ns {
@@ -344,6 +343,10 @@ proptest! {
             let (own, other) = (credits[0][0], credits[1][0]);
             // The floor of -300 is the same for both.
             prop_assert_eq!(own - before, 0);
+            // It had more than a vCPU may save, of which half is gone.
+            if !books.is_active(1, 0) {
+                break;
+            }
             before = other;
             let mut sorted = times_ns.clone();
             sorted.sort_unstable();

@@ -294,7 +294,10 @@ enum sy_step {
 #define SY_STEPS_QUEUE (1u << 30)
 /* With this bit, where no step finds a pCPU, it goes to the nearest one that it may use where sy_is_lesser() runs, if it leads there. */
 #define SY_STEPS_LESSER (1u << 29)
-/* With this bit the rotation of SY_STEP_NEXT_IDLE begins after the woken vCPU's last pCPU, not after the one found last. */
+/*
+ * With this bit the rotation of SY_STEP_NEXT_IDLE begins after the woken vCPU's last pCPU, not after the one found last;
+ * and so an idle pCPU of its queue is found for one that was preempted, not the nearest.
+ */
 #define SY_STEPS_AFTER_LAST (1u << 28)
 
 #define SY_STEPS(a, b, c, d) \

@@ -387,7 +387,9 @@ ENGINE_HOT bool engine_settle(ENGINE, u32 vcpu, u64 now)
 	if (!engine_any_idle(e, q->first_pcpu, q->end_pcpu))
 		return false;
 	/* Another pCPU of the queue may be idle, or by now this one. */
-	idle = engine_nearest_idle(e, vcpu, q->first_pcpu, q->end_pcpu);
+	idle = sy_steps(host_policy(e), &v->state) & SY_STEPS_AFTER_LAST ?
+		       engine_rotate_idle(e, vcpu, SY_STEPS_AFTER_LAST, q->first_pcpu, q->end_pcpu) :
+		       engine_nearest_idle(e, vcpu, q->first_pcpu, q->end_pcpu);
 	if (idle != SY_NONE)
 		engine_interrupt(e, idle);
 	return false;

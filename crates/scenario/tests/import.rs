@@ -282,6 +282,7 @@ fn a_recording_by_hand() {
     let Costs {
         context_switch,
         interrupt,
+        idle_exit,
         vm_exit,
         cache_refill,
         migration,
@@ -290,7 +291,7 @@ fn a_recording_by_hand() {
         pause_loop_window: _,
         pause_loop_growth: _,
     } = loaded.setup.host.costs;
-    let switches = [context_switch, interrupt, vm_exit, cache_refill];
+    let switches = [context_switch, interrupt, idle_exit, vm_exit, cache_refill];
     let ways = [migration, cache_migration, socket_migration];
     assert!(switches.iter().chain(&ways).all(|cost| cost.0 == 0));
     // CPU 2 was idle until 10.6 ms.

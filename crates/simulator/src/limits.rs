@@ -61,6 +61,8 @@ pub const NODES: Range = range(1, 64);
 pub const CACHES: Range = range(1, 1024);
 /// Threads of a core.
 pub const CORE_THREADS: Range = range(1, 8);
+/// Speed of a thread while another of its core is busy.
+pub const THREAD_SPEED_PERCENT: Range = range(1, 100);
 /// pCPUs of a host.
 pub const PCPUS: Range = range(1, MAX_PCPU as u64 + 1);
 /// Speed of a link: 10 Tbit/s.

@@ -88,6 +88,8 @@ impl Setup {
         path.range("nodes_per_socket", host.nodes_per_socket, limits::NODES)?;
         path.range("caches_per_node", host.caches_per_node, limits::CACHES)?;
         path.range("threads_per_core", host.threads_per_core, limits::CORE_THREADS)?;
+        let thread_speed = host.thread_speed_percent;
+        path.range("thread_speed_percent", thread_speed, limits::THREAD_SPEED_PERCENT)?;
         for (key, parts) in [
             ("nodes_per_socket", u64::from(host.nodes_per_socket)),
             ("caches_per_node", u64::from(host.nodes_per_socket) * u64::from(host.caches_per_node)),

@@ -34,6 +34,7 @@ fn setup() -> Setup {
         sleep: Nanoseconds::from_ms(11),
         jitter_percent: 30,
         backlog: true,
+        ..Busy::default()
     };
     let mut domains = vec![
         Domain::new("driver", 1),

@@ -61,6 +61,7 @@ fn hosts() -> impl Strategy<Value = Host> {
         (0..200_000u64, 1..20_000u64).prop_map(|(ns, window_ns)| Costs {
             context_switch: Nanoseconds(ns / 20),
             interrupt: Nanoseconds(ns / 50),
+            idle_exit: Nanoseconds(ns / 10),
             vm_exit: Nanoseconds(ns / 40),
             cache_refill: Nanoseconds(ns),
             migration: Nanoseconds(ns / 2),
@@ -81,8 +82,8 @@ fn hosts() -> impl Strategy<Value = Host> {
             ..Io::default()
         }),
     ];
-    (1..=2u32, 1..=4u32, 1..=2u32, costs, io).prop_map(
-        |(sockets, cores_per_socket, threads_per_core, costs, io)| Host {
+    (1..=2u32, 1..=4u32, 1..=2u32, prop_oneof![Just(100u32), 1..100u32], costs, io).prop_map(
+        |(sockets, cores_per_socket, threads_per_core, thread_speed_percent, costs, io)| Host {
             sockets,
             cores_per_socket,
             // An even number of cores is divided: two into caches or nodes, four into both or caches.
@@ -95,6 +96,7 @@ fn hosts() -> impl Strategy<Value = Host> {
                 _ => 1,
             },
             threads_per_core,
+            thread_speed_percent,
             others: None,
             tick: Host::default().tick,
             costs,
@@ -179,7 +181,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         2 => busy_for_ever(),
         3 => (time(10..40_000), time(0..50_000), 0..=100u32, any::<bool>()).prop_map(
             |(compute, sleep, jitter_percent, backlog)| {
-                Busy { compute, sleep, jitter_percent, backlog }.into()
+                Busy { compute, sleep, jitter_percent, backlog, ..Busy::default() }.into()
             }
         ),
         1 => (time(1_000..40_000), time(0..40_000), 1..100u64, time(20..1_000)).prop_map(
@@ -712,6 +714,8 @@ proptest! {
     #[test]
     fn idle_pcpus_find_work(mut setup in setups(), seed in 0..1000u64, pinned in any::<bool>()) {
         work_conserving(&mut setup);
+        // Else who waits for a pCPU to wake up waits beside an idle one.
+        setup.host.costs.idle_exit = Nanoseconds(0);
         if !pinned {
             setup.domains.iter_mut().for_each(|domain| domain.pin.clear());
         }

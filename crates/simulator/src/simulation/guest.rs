@@ -12,7 +12,7 @@ use crate::numbers::{DomainNumber, Number, PcpuNumber, TaskNumber, ThreadNumber,
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
-use super::{Domain, Simulation, Thread, Vcpu};
+use super::{Domain, FULL_SPEED, Simulation, Thread, Vcpu};
 
 /// How much CPU time a sleeper may have missed and still catch up, and how far behind a thread must
 /// be to preempt when it wakes: Linux's defaults on one CPU.
@@ -152,11 +152,10 @@ pub(super) enum ThreadStatus {
     Ended,
 }
 
-/// When the guest has something to do on this running vCPU. The progress is that of now.
+/// When the guest has something to do on this running vCPU, if its thread has so much to do before. The progress is that
+/// of now.
 #[inline]
-pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, thread: &Thread) -> u64 {
-    // Steps that are repeated are worked out later.
-    let mut left_ns = if thread.repeat_ns > 0 { u64::MAX } else { thread.left_ns };
+pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, mut left_ns: u64) -> u64 {
     if !domain.guest.ready.is_empty() {
         left_ns = left_ns.min(vcpu.guest_left_ns);
     }
@@ -164,9 +163,29 @@ pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, thread: &Thread
 }
 
 impl Vcpu {
-    /// It had a pCPU for so long, and this thread was on it: how many of the steps that it repeats ended.
+    /// How long so much work takes at this speed.
+    fn time_for(&self, work_ns: u64, speed_percent: u32) -> u64 {
+        let hundredths = (u128::from(work_ns) * 100).saturating_sub(self.worked.into());
+        u64::try_from(hundredths.div_ceil(speed_percent.into())).unwrap_or(u64::MAX)
+    }
+
+    /// The whole ns of work that so much time is at this speed; the rest counts the next time.
+    #[cold]
+    fn work_in(&mut self, time_ns: u64, speed_percent: u32) -> u64 {
+        let hundredths = u128::from(time_ns) * u128::from(speed_percent) + u128::from(self.worked);
+        self.worked = (hundredths % 100) as u32;
+        u64::try_from(hundredths / 100).unwrap_or(u64::MAX)
+    }
+
+    /// It had a pCPU of this speed for so long, and this thread was on it: how many of the steps that it repeats ended.
     #[inline(always)]
-    fn ran(&mut self, thread: &mut Thread, elapsed_ns: u64, now_too: bool) -> u64 {
+    fn ran(
+        &mut self,
+        thread: &mut Thread,
+        elapsed_ns: u64,
+        speed_percent: u32,
+        now_too: bool,
+    ) -> u64 {
         // What is owed to the machinery comes first.
         let mut ran_ns = elapsed_ns;
         if self.debt_ns > 0 {
@@ -183,6 +202,9 @@ impl Vcpu {
         if thread.spins {
             self.times.spun_ns += ran_ns;
         }
+        if speed_percent != FULL_SPEED {
+            ran_ns = self.work_in(ran_ns, speed_percent);
+        }
         thread.compute(ran_ns, now_too)
     }
 }
@@ -196,6 +218,7 @@ impl Simulation {
         if entry.runs == Number::NONE {
             return;
         }
+        let speed_percent = entry.speed_percent;
         let vcpu = &mut self.vcpus[entry.runs];
         let number = vcpu.thread;
         let thread = &mut self.threads[number];
@@ -205,7 +228,7 @@ impl Simulation {
         }
         // A step that ends now comes before what happens now if its timer would have been set before.
         let set_ns = vcpu.since_ns().max(self.now_ns.saturating_sub(thread.repeat_ns));
-        let ends = vcpu.ran(thread, elapsed_ns, set_ns < self.fired_set_ns);
+        let ends = vcpu.ran(thread, elapsed_ns, speed_percent, set_ns < self.fired_set_ns);
         if ends > 0 {
             self.repeated(number, ends);
         }
@@ -234,11 +257,27 @@ impl Simulation {
         let vcpu = &self.vcpus[entry.runs];
         let domain = &self.domains[vcpu.engine.domain];
         let thread = &self.threads[vcpu.thread];
-        let time_ns = entry.slice_end_ns.min(look_ns(self.now_ns, vcpu, domain, thread));
+        if entry.speed_percent != FULL_SPEED {
+            return self.arm_slowed(pcpu);
+        }
+        // Steps that are repeated are worked out later.
+        let left_ns = if thread.repeat_ns > 0 { u64::MAX } else { thread.left_ns };
+        let time_ns = entry.slice_end_ns.min(look_ns(self.now_ns, vcpu, domain, left_ns));
         // Whether steps are repeated or taken one by one, the same happens in the same order.
         let end_ns = self.now_ns.saturating_add(vcpu.debt_ns).saturating_add(thread.left_ns);
         let set_ns = thread.last_end_ns(end_ns, time_ns).unwrap_or(self.now_ns);
         self.timers.set_as_of(pcpu.0, time_ns, set_ns);
+    }
+
+    /// The same where the sibling's work slows this one's: steps are taken one by one.
+    #[cold]
+    fn arm_slowed(&mut self, pcpu: PcpuNumber) {
+        let entry = &self.pcpus[pcpu];
+        let vcpu = &self.vcpus[entry.runs];
+        let left_ns = vcpu.time_for(self.threads[vcpu.thread].left_ns, entry.speed_percent);
+        let domain = &self.domains[vcpu.engine.domain];
+        let look_ns = look_ns(self.now_ns, vcpu, domain, left_ns);
+        self.timers.set(pcpu.0, entry.slice_end_ns.min(look_ns));
     }
 
     /// The time has come for which [`Simulation::arm`] set the timer.
@@ -247,11 +286,16 @@ impl Simulation {
         let entry = &mut self.pcpus[pcpu];
         let elapsed_ns = self.now_ns - std::mem::replace(&mut entry.progress_ns, self.now_ns);
         let current = entry.runs;
+        if current == Number::NONE {
+            self.wakes_up(pcpu);
+            return;
+        }
+        let speed_percent = entry.speed_percent;
         let slice_ends = entry.slice_end_ns <= self.now_ns;
         let vcpu = &mut self.vcpus[current];
         let number = vcpu.thread;
         let thread = &mut self.threads[number];
-        let ends = vcpu.ran(thread, elapsed_ns, true);
+        let ends = vcpu.ran(thread, elapsed_ns, speed_percent, true);
         let pays = vcpu.debt_ns > 0;
         let (computes, spins) = (thread.left_ns > 0, thread.spins);
         // A step that ends now comes before the turn that ends now, and one that ended since has seen that nobody is

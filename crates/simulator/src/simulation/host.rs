@@ -12,7 +12,7 @@ use crate::engine::Host;
 use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::topology::Level;
 
-use super::{EPOCH_NS, Simulation};
+use super::{EPOCH_NS, FULL_SPEED, Simulation, Sleep};
 
 impl Simulation {
     /// What the engine is called with.
@@ -127,10 +127,36 @@ impl Simulation {
         let slice_ns = self.choose(pcpu);
         let entry = &mut self.pcpus[pcpu];
         if entry.engine.current == Number::NONE {
-            self.timers.cancel(pcpu.0);
+            self.falls_asleep(pcpu);
         } else {
             entry.slice_end_ns = self.now_ns.saturating_add(slice_ns);
             self.arm(pcpu);
+        }
+    }
+
+    /// The pCPU has nobody to run.
+    #[inline(always)]
+    pub(super) fn falls_asleep(&mut self, pcpu: PcpuNumber) {
+        self.timers.cancel(pcpu.0);
+        if self.wake_up_ns > 0 {
+            self.pcpus[pcpu].sleep = Sleep::Asleep;
+        }
+    }
+
+    /// It has left its sleep state: it chooses.
+    #[inline(never)] // Most hosts have none that sleep.
+    pub(super) fn wakes_up(&mut self, pcpu: PcpuNumber) {
+        self.pcpus[pcpu].sleep = Sleep::WokenUp;
+        self.interrupted.push(pcpu);
+    }
+
+    /// Lets a pCPU choose as soon as it can.
+    #[inline(always)]
+    fn let_choose(&mut self, pcpu: PcpuNumber) {
+        if self.pcpus[pcpu].sleep == Sleep::Asleep {
+            self.timers.set(pcpu.0, self.now_ns.saturating_add(self.wake_up_ns));
+        } else {
+            self.interrupted.push(pcpu);
         }
     }
 
@@ -280,6 +306,7 @@ impl Simulation {
         entry.switches += 1;
         entry.progress_ns = now_ns;
         entry.runs = vcpu;
+        let sleep = std::mem::replace(&mut entry.sleep, Sleep::Awake);
         let last = entry.last;
         let target = &mut self.vcpus[vcpu];
         let costs = &self.costs;
@@ -288,7 +315,7 @@ impl Simulation {
             // Others cannot have evicted more than they had time to load.
             target.debt_ns += costs.cache_refill.0.min(now_ns - target.left_ns);
         }
-        if target.engine.woken {
+        if target.engine.woken && sleep != Sleep::WokenUp {
             target.debt_ns += costs.interrupt.0;
         }
         target.times.switches += 1;
@@ -301,6 +328,10 @@ impl Simulation {
                 Some(Level::Node | Level::Socket) => costs.cache_migration.0,
                 None => costs.socket_migration.0,
             };
+        }
+        if self.thread_speed_percent != FULL_SPEED {
+            self.pcpus[pcpu].speed_percent = self.speed_percent(pcpu);
+            self.changed.push(pcpu);
         }
         self.end_wait(vcpu);
         self.guest_start(vcpu);
@@ -361,7 +392,7 @@ mod operations {
         }
         fn simulated_interrupt(simulation, pcpu: PcpuNumber) {
             if !simulation.others.asked(pcpu) {
-                simulation.interrupted.push(pcpu);
+                simulation.let_choose(pcpu);
             }
         }
         fn simulated_interrupt_other(simulation, pcpu: PcpuNumber, now: u64) -> bool {

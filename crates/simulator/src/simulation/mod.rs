@@ -56,6 +56,10 @@ pub struct Simulation {
     single_steps: bool,
     /// Waits longer than this are late.
     late_ns: u64,
+    /// See [`Host::thread_speed_percent`](crate::config::Host).
+    thread_speed_percent: u32,
+    /// From an interrupt of a pCPU that sleeps to its choice; 0: none sleeps.
+    wake_up_ns: u64,
     /// Whether governors want to know what load is offered.
     wants_offered: bool,
     timer_base: TimerBase,
@@ -80,6 +84,8 @@ pub struct Simulation {
     lesser: Vec<u64>,
     /// pCPUs that must choose again, in the order in which they were interrupted.
     interrupted: Vec<PcpuNumber>,
+    /// pCPUs that someone came to or left, where threads of a core slow each other down.
+    changed: Vec<PcpuNumber>,
     /// Queues that asked for balance.
     unbalanced: VecDeque<QueueNumber>,
     others: Others,
@@ -121,6 +127,9 @@ struct Pcpu {
     engine: engine::Pcpu,
     /// Who runs here: the vCPU that the engine has here, or a task of the host.
     runs: VcpuNumber,
+    sleep: Sleep,
+    /// Speed at which the guest computes.
+    speed_percent: u32,
     /// The vCPU that ran here last, whose data is in the caches.
     last: VcpuNumber,
     /// Up to when the guest's progress was worked out.
@@ -133,6 +142,16 @@ struct Pcpu {
     /// vCPUs that were created here.
     placed: u32,
     history: observe::History,
+}
+
+/// Whether a pCPU must wake up before it can choose. Without `costs.idle_exit` none ever sleeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sleep {
+    Awake,
+    /// It had nobody to run.
+    Asleep,
+    /// It was waited for, and chooses now.
+    WokenUp,
 }
 
 #[repr(C, align(64))]
@@ -211,6 +230,8 @@ struct Vcpu {
     debt_ns: u64,
     /// How long a thread spins before the next pause-loop exit.
     pause_window_ns: u64,
+    /// Work beyond whole ns that its guest has done, in hundredths.
+    worked: u32,
     times: observe::Times,
     waits: WaitRecorder,
 }
@@ -322,6 +343,14 @@ impl Simulation {
             single_steps: false,
             late_ns: ffi::sy_late_ns(&parameters),
             wants_offered: ffi::sy_wants_offered(&parameters),
+            thread_speed_percent: match setup.host.threads_per_core {
+                1 => FULL_SPEED,
+                _ => setup.host.thread_speed_percent,
+            },
+            wake_up_ns: match setup.host.costs.idle_exit.0 {
+                0 => 0,
+                idle_exit_ns => setup.host.costs.interrupt.0.saturating_add(idle_exit_ns),
+            },
             timer_base: TimerBase {
                 tick: 0,
                 vcpu: 0,
@@ -347,6 +376,7 @@ impl Simulation {
             waited: vec![0; pcpus.div_ceil(64) as usize],
             lesser: vec![0; pcpus.div_ceil(64) as usize],
             interrupted: vec![],
+            changed: vec![],
             unbalanced: VecDeque::new(),
             account_order: accounted.map(Number::new).collect(),
             others,
@@ -383,6 +413,8 @@ impl Simulation {
                 engine: engine::Pcpu::default(),
                 placed: 0,
                 runs: Number::NONE,
+                sleep: if self.wake_up_ns > 0 { Sleep::Asleep } else { Sleep::Awake },
+                speed_percent: FULL_SPEED,
                 last: Number::NONE,
                 progress_ns: 0,
                 slice_end_ns: 0,
@@ -521,6 +553,7 @@ impl Simulation {
             guest_left_ns: 0,
             debt_ns: 0,
             pause_window_ns: 0,
+            worked: 0,
             times: observe::Times::default(),
             waits: WaitRecorder::default(),
         });
@@ -770,8 +803,47 @@ impl Simulation {
             }
         }
         self.interrupted.clear();
+        if !self.changed.is_empty() {
+            self.share_cores();
+        }
+    }
+
+    /// Threads of a core compute as fast as who is beside them now lets them.
+    #[inline(never)] // Most hosts have no such threads.
+    fn share_cores(&mut self) {
+        let threads = self.topology.level_pcpus[Level::Core as usize];
+        while let Some(changed) = self.changed.pop() {
+            let first = changed.0 - changed.0 % threads;
+            for sibling in Number::range(Number::new(first)..Number::new(first + threads)) {
+                let speed_percent = self.speed_percent(sibling);
+                if self.pcpus[sibling].speed_percent == speed_percent {
+                    continue;
+                }
+                if self.pcpus[sibling].runs == Number::NONE {
+                    self.pcpus[sibling].speed_percent = speed_percent;
+                    continue;
+                }
+                self.progress(sibling);
+                self.pcpus[sibling].speed_percent = speed_percent;
+                self.arm(sibling);
+            }
+        }
+    }
+
+    /// At which the guest on this pCPU computes now.
+    fn speed_percent(&self, pcpu: PcpuNumber) -> u32 {
+        let threads = self.topology.level_pcpus[Level::Core as usize];
+        let first = pcpu.0 - pcpu.0 % threads;
+        let mut others = (first..first + threads).map(Number::new).filter(|&other| other != pcpu);
+        match others.any(|other| self.pcpus[other].runs != Number::NONE) {
+            true => self.thread_speed_percent,
+            false => FULL_SPEED,
+        }
     }
 }
+
+/// Of a thread that has its core for itself.
+const FULL_SPEED: u32 = 100;
 
 /// Time of all pCPUs together between two looks of who watches. Few things happen on a pCPU more often than each
 /// microsecond: so it takes well below a second, on a large host and in a debug build too. A count of events would cost

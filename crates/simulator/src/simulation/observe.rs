@@ -12,7 +12,7 @@ use crate::waits::WaitRecorder;
 use crate::engine::Status;
 use crate::numbers::{DomainNumber, Number, PcpuNumber, VcpuNumber};
 
-use super::{EPOCH_NS, Simulation, Vcpu};
+use super::{EPOCH_NS, FULL_SPEED, Simulation, Vcpu};
 
 /// Runs that a pCPU remembers, to say who ran during a wait.
 const REMEMBERED: usize = 64;
@@ -106,6 +106,9 @@ impl Simulation {
         entry.last = current;
         entry.runs = Number::NONE;
         entry.idle_since_ns = now_ns;
+        if self.thread_speed_percent != FULL_SPEED {
+            self.changed.push(pcpu);
+        }
         let vcpu = &mut self.vcpus[current];
         let start_ns = vcpu.since_ns();
         vcpu.left_ns = now_ns;

@@ -324,7 +324,7 @@ impl Simulation {
             self.pcpus[pcpu].slice_end_ns = self.others.slice_end_ns(self.now_ns);
             self.arm(pcpu);
         } else {
-            self.timers.cancel(pcpu.0);
+            self.falls_asleep(pcpu);
         }
     }
 

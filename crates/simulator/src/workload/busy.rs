@@ -3,9 +3,11 @@
 //! it never stops.
 //!
 //! - The *Mcredit2 load program*, a thread that counts to 10,000,000 and then sleeps for 200 ms:
-//!   `compute = "27 ms", sleep = "200 ms"`, a duty of 12 %. An addition to a counter in memory waits
-//!   for the one before it, 5 to 6 cycles on the processor of that publication (3.4 GHz): 15 to
-//!   18 ms alone on a core, up to twice that beside another thread of it. To be calibrated: `compute`.
+//!   `compute = "16 ms", sleep = "200 ms"`. An addition to a counter in memory waits for the one before
+//!   it, 5 to 6 cycles on the processor of that publication (Sandy Bridge; A. Fog, *The microarchitecture of
+//!   Intel, AMD and VIA CPUs*: store forwarding), which runs at 3.4 to 3.8 GHz: 13 to 18 ms alone on a
+//!   core. A sleep ends late by up to `slack`: 50 us is the timer slack of Linux (prctl(2)). Programs
+//!   that are started by hand are in step with nobody: `phase`. To be calibrated: `compute`.
 //! - A *load generator* of so many percent, which starts afresh after each sleep and so never asks
 //!   for more: compute / (compute + sleep).
 //! - With `backlog` one to which *work arrives* whether or not it was served. What could not be done
@@ -27,6 +29,10 @@ pub struct Busy {
     pub compute: Nanoseconds,
     /// Sleep after each burst; 0: none.
     pub sleep: Nanoseconds,
+    /// Before its first burst each thread sleeps for up to so long, uniformly; 0: all begin in step.
+    pub phase: Nanoseconds,
+    /// Each sleep is longer by up to so much, uniformly.
+    pub slack: Nanoseconds,
     /// Both vary uniformly by up to so many percent.
     #[schemars(range(min = limits::JITTER_PERCENT.least, max = limits::JITTER_PERCENT.most))]
     pub jitter_percent: u32,
@@ -40,6 +46,8 @@ impl Default for Busy {
         Busy {
             compute: Nanoseconds::from_ms(10),
             sleep: Nanoseconds(0),
+            phase: Nanoseconds(0),
+            slack: Nanoseconds(0),
             jitter_percent: 0,
             backlog: false,
         }
@@ -48,6 +56,8 @@ impl Default for Busy {
 
 #[derive(Clone, Copy, Default)]
 struct Thread {
+    /// It has slept for its phase.
+    in_phase: bool,
     /// When the next burst arrives, with a backlog; none before the first one.
     arrival_ns: Option<u64>,
     /// Since when the burst that it computes could have been computed.
@@ -87,12 +97,18 @@ impl Program {
 
 impl super::Program for Program {
     fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
-        let Busy { compute, sleep, jitter_percent, backlog } = self.config;
+        let Busy { compute, sleep, phase, slack, jitter_percent, backlog } = self.config;
         let thread = &mut self.threads[thread as usize];
+        if !std::mem::replace(&mut thread.in_phase, true) && phase.0 > 0 {
+            return Step::Sleep(guest.random.below(phase.0.saturating_add(1)));
+        }
         if let Some(began_ns) = thread.began_ns.take() {
             self.bursts.record(guest.now_ns - began_ns);
             if sleep.0 > 0 && !backlog {
-                return Step::Sleep(guest.random.jitter(sleep.0, jitter_percent));
+                let sleep_ns = guest.random.jitter(sleep.0, jitter_percent);
+                let late_ns =
+                    if slack.0 > 0 { guest.random.below(slack.0.saturating_add(1)) } else { 0 };
+                return Step::Sleep(sleep_ns.saturating_add(late_ns));
             }
         }
         if backlog {

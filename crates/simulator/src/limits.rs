@@ -61,6 +61,8 @@ pub const NODES: Range = range(1, 64);
 pub const CACHES: Range = range(1, 1024);
 /// Threads of a core.
 pub const CORE_THREADS: Range = range(1, 8);
+/// Rate of a file that is played.
+pub const FILE_MBIT_PER_S: Range = range(0, 1_000);
 /// Speed of a thread while another of its core is busy.
 pub const THREAD_SPEED_PERCENT: Range = range(1, 100);
 /// pCPUs of a host.

@@ -258,6 +258,8 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
         }
         Workload::Video(video) => {
             path.range("video.frames_per_s", video.frames_per_s, limits::FRAMES_PER_S)?;
+            path.range("video.file_mbit_per_s", video.file_mbit_per_s, limits::FILE_MBIT_PER_S)?;
+            path.range("video.read_bytes", video.read_bytes, limits::SOME_BYTES)?;
             path.range("video.jitter_percent", video.jitter_percent, limits::JITTER_PERCENT)?;
             path.range("video.buffer_frames", video.buffer_frames, limits::BUFFERED)?;
             path.positive("video.audio_period", video.audio_period)?;

@@ -158,9 +158,11 @@ fn videos() -> impl Strategy<Value = Video> {
                     jitter_percent: 50,
                     show,
                     buffer_frames,
+                    file_mbit_per_s: 2 * (frames_per_s % 8),
                     audio_period,
                     audio: show,
                     audio_buffer_periods: periods,
+                    ..Video::default()
                 }
             },
         )

@@ -8,6 +8,8 @@
 //!   the kind of frame, in groups of twelve: I BBP BBP BBP BB in the order of display, taken as that
 //!   of decoding too. A player that is late leaves out B frames, on which no other frame depends, and
 //!   a group whose time is over.
+//! - *File*: with `file_mbit_per_s` it comes from the disk, piece by piece, each before the first frame of it is
+//!   decoded: the player waits for that, as one does that reads no further ahead than it decodes.
 //! - *Sound*: every `audio_period` the device asks for as much sound again. There are
 //!   `audio_buffer_periods` of it in the device, after which a period that has not come is missed:
 //!   the sound breaks off.
@@ -44,6 +46,12 @@ pub struct Video {
     /// Frames decoded ahead at most.
     #[schemars(range(min = limits::BUFFERED.least, max = limits::BUFFERED.most))]
     pub buffer_frames: u32,
+    /// Rate of the file that it reads from the disk; 0: it is in memory.
+    #[schemars(range(min = limits::FILE_MBIT_PER_S.least, max = limits::FILE_MBIT_PER_S.most))]
+    pub file_mbit_per_s: u32,
+    /// Bytes of a piece of the file.
+    #[schemars(range(min = limits::SOME_BYTES.least, max = limits::SOME_BYTES.most))]
+    pub read_bytes: u64,
     /// Length of a period of sound.
     pub audio_period: Nanoseconds,
     /// CPU time for a period of sound.
@@ -63,6 +71,8 @@ impl Default for Video {
             jitter_percent: 20,
             show: Nanoseconds::from_ms(1),
             buffer_frames: 4,
+            file_mbit_per_s: 0,
+            read_bytes: 64 << 10,
             audio_period: Nanoseconds::from_ms(10),
             audio: Nanoseconds::from_us(200),
             audio_buffer_periods: 3,
@@ -122,6 +132,7 @@ impl Track {
 #[derive(Clone, Copy)]
 enum Doing {
     Nothing,
+    Reading,
     Decoding,
     Showing,
 }
@@ -135,6 +146,8 @@ pub(super) struct Program {
     doing: Doing,
     /// Frames before this one are decoded or left out.
     decoded: u64,
+    /// How much of the file was read.
+    read_bytes: u64,
     /// From when a frame was due to when it had been shown.
     delays: Times,
     audio: Track,
@@ -153,6 +166,7 @@ impl Program {
             frames,
             doing: Doing::Nothing,
             decoded: 0,
+            read_bytes: 0,
             delays: Times::new(),
             audio,
             playing: false,
@@ -161,7 +175,7 @@ impl Program {
 
     fn picture(&mut self, elapsed_ns: u64, guest: &mut Guest<'_>) -> Step {
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Nothing => {}
+            Doing::Nothing | Doing::Reading => {}
             Doing::Decoding => self.decoded += 1,
             Doing::Showing => {
                 self.delays.record(elapsed_ns - self.frames.time_ns(1));
@@ -182,6 +196,11 @@ impl Program {
             self.decoded += 1;
         }
         if self.decoded < next + u64::from(self.config.buffer_frames.max(1)) {
+            if self.read_bytes < self.bytes_of(self.decoded + 1) {
+                self.doing = Doing::Reading;
+                self.read_bytes += self.config.read_bytes;
+                return Step::Disk(self.config.read_bytes);
+            }
             self.doing = Doing::Decoding;
             let time = match kind(self.decoded) {
                 Kind::I => self.config.i_frame,
@@ -191,6 +210,13 @@ impl Program {
             return Step::Compute(guest.random.jitter(time.0, self.config.jitter_percent));
         }
         Step::Sleep(due_ns - elapsed_ns)
+    }
+
+    /// Of the file, so many frames.
+    fn bytes_of(&self, frames: u64) -> u64 {
+        let bytes_per_s = u64::from(self.config.file_mbit_per_s) * 1_000_000 / 8;
+        let bytes = u128::from(frames) * u128::from(bytes_per_s);
+        u64::try_from(bytes / u128::from(self.config.frames_per_s.max(1))).unwrap_or(u64::MAX)
     }
 
     fn sound(&mut self, elapsed_ns: u64) -> Step {

@@ -11,6 +11,7 @@
  *	sleep=		length of a sleep
  *	jitter=		percent by which each of both times is longer or shorter, evenly distributed
  *	seed=		above 0, of that distribution
+ *	hold=		CPU time for which it holds a ticket lock of all its vCPUs, after each compute=; no sleep then
  *	yields=		1: yields after every few ms of computing, as one does that has spun for a lock
  *	hostile=	1: asks the scheduler for something every few us, all that a guest can
  *	vcpus=
@@ -62,7 +63,7 @@ struct measured {
 	u64 at_begin[4], at_end[4];
 	u64 seen_entry, seen_waited; /* the last run state looked at */
 	u64 worst_wait, switches;
-	u64 rounds; /* of computing */
+	u64 rounds; /* of computing; of one with locks, how often it had the lock */
 	u64 pauses;
 	u64 asked; /* by one that is hostile */
 	u64 random;
@@ -75,7 +76,7 @@ static struct measured measured[VCPUS_MAX];
 unsigned char stacks[VCPUS_MAX][STACK_BYTES] __attribute__((aligned(4096)));
 static struct vcpu_info vcpu_infos[PAGE_BYTES / sizeof(struct vcpu_info)] __attribute__((aligned(4096)));
 static struct vcpu_guest_context context;
-static u64 begin, end, start_after, compute, sleep_time, jitter, seed, yields, hostile, vcpus;
+static u64 begin, end, start_after, compute, hold, sleep_time, jitter, seed, yields, hostile, vcpus;
 static volatile u64 sink;
 
 extern void start_other(void);
@@ -276,20 +277,60 @@ static u64 draw(struct measured *m, u64 time)
 	return time - range / 2 + (range ? m->random % range : 0);
 }
 
-static void work(u64 vcpu)
+/* So much CPU time, or up to the end. Whether that has come, and then the times. */
+static int compute_for(u64 vcpu, u64 length, u64 times[4])
+{
+	u64 until, i;
+
+	look(vcpu, times);
+	until = times[RUNSTATE_running] + length;
+	do {
+		for (i = 0; i < 200; i++)
+			sink++;
+		let_other_pcpus_run();
+		if (look(vcpu, times) >= end)
+			return 1;
+	} while (times[RUNSTATE_running] < until);
+	return 0;
+}
+
+/*
+ * A ticket lock, as Linux has had since 2.6.25. Who has spun for a window, the 24 us of a scenario's
+ * pause_loop_window, yields: a paravirtual guest's pause loops are told to nobody else.
+ */
+static void contend(u64 vcpu, u64 times[4])
+{
+	static volatile u32 next, owner;
+	struct measured *m = &measured[vcpu];
+	u64 yield_at;
+	u32 ticket;
+
+	for (;;) {
+		if (compute_for(vcpu, draw(m, compute), times))
+			return;
+		ticket = __atomic_fetch_add(&next, 1, __ATOMIC_SEQ_CST);
+		yield_at = times[RUNSTATE_running] + 24000;
+		while (owner != ticket) {
+			let_other_pcpus_run();
+			if (look(vcpu, times) >= end)
+				return;
+			if (times[RUNSTATE_running] < yield_at)
+				continue;
+			hypercall(__HYPERVISOR_sched_op, SCHEDOP_yield, 0, 0);
+			yield_at = times[RUNSTATE_running] + 24000;
+		}
+		m->rounds++;
+		if (compute_for(vcpu, hold, times))
+			return;
+		owner = ticket + 1;
+	}
+}
+
+static void take_turns(u64 vcpu, u64 times[4])
 {
 	struct measured *m = &measured[vcpu];
-	u64 times[4], compute_until, time, i;
+	u64 compute_until, time, i;
 
-	while (now(vcpu) < begin)
-		sleep_until(begin);
-	look(vcpu, m->at_begin);
-	m->worst_wait = 0;
-	m->switches = 0;
-	m->random = seed * VCPUS_MAX + vcpu;
-	while (now(vcpu) < begin + start_after)
-		sleep_until(begin + start_after);
-	look(vcpu, times);
 	compute_until = times[RUNSTATE_running] + draw(m, compute);
 	for (;;) {
 		for (i = 0; i < 200; i++)
@@ -301,7 +342,7 @@ static void work(u64 vcpu)
 			ask_for_something(vcpu);
 		time = look(vcpu, times);
 		if (time >= end)
-			break;
+			return;
 		if (!compute || times[RUNSTATE_running] < compute_until)
 			continue;
 		m->rounds++;
@@ -309,9 +350,29 @@ static void work(u64 vcpu)
 		sleep_until(time < end ? time : end);
 		time = look(vcpu, times);
 		if (time >= end)
-			break;
+			return;
 		compute_until = times[RUNSTATE_running] + draw(m, compute);
 	}
+}
+
+static void work(u64 vcpu)
+{
+	struct measured *m = &measured[vcpu];
+	u64 times[4], i;
+
+	while (now(vcpu) < begin)
+		sleep_until(begin);
+	look(vcpu, m->at_begin);
+	m->worst_wait = 0;
+	m->switches = 0;
+	m->random = seed * VCPUS_MAX + vcpu;
+	while (now(vcpu) < begin + start_after)
+		sleep_until(begin + start_after);
+	look(vcpu, times);
+	if (hold)
+		contend(vcpu, times);
+	else
+		take_turns(vcpu, times);
 	for (i = 0; i < 4; i++)
 		m->at_end[i] = times[i];
 	barrier();
@@ -374,6 +435,7 @@ void start(struct start_info *start_info)
 	end = option("end");
 	start_after = option("start");
 	compute = option("compute");
+	hold = option("hold");
 	sleep_time = option("sleep");
 	jitter = option("jitter");
 	seed = option("seed");

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use steelyard_scenario::{Diagnostic, Options, Source, load_text, parse};
+use steelyard_simulator::config::{Domain, Task};
+use steelyard_simulator::workload::Workload;
 
 use crate::experiment::{Variant, error, unknown};
 use crate::file::{Metric, Over, TimeMeasure};
@@ -38,6 +40,7 @@ struct Measured {
     domain: String,
     share_percent: f64,
     worst_wait_ms: f64,
+    acquisitions_per_s: Option<f64>,
 }
 
 /// A scenario for simulator and machines.
@@ -45,7 +48,7 @@ struct Measured {
 pub(crate) struct Lab {
     /// By the policies' labels.
     pub variants: Vec<Variant>,
-    /// Two of every domain.
+    /// Two of every domain, three of one with locks.
     pub metrics: BTreeMap<String, Metric>,
     measured: MeasuredFile,
 }
@@ -61,6 +64,8 @@ pub struct LabRow {
     pub share_percent: LabFigure,
     /// The longest single wait.
     pub worst_wait_ms: LabFigure,
+    /// How often its lock was taken, of one that has a lock.
+    pub acquisitions_per_s: Option<LabFigure>,
 }
 
 /// A figure, simulated and real.
@@ -81,10 +86,48 @@ pub struct LabOutcome {
     pub rows: Vec<LabRow>,
 }
 
-const FIGURES: [TimeMeasure; 2] = [TimeMeasure::SharePercent, TimeMeasure::WorstWaitMs];
+/// What is measured of a domain.
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    Time(TimeMeasure),
+    Acquisitions,
+}
 
-fn metric_name(domain: &str, time: TimeMeasure) -> String {
-    format!("{domain} {time:?}")
+const FIGURES: [Figure; 3] = [
+    Figure::Time(TimeMeasure::SharePercent),
+    Figure::Time(TimeMeasure::WorstWaitMs),
+    Figure::Acquisitions,
+];
+
+impl Figure {
+    fn metric_name(self, domain: &str) -> String {
+        format!("{domain} {self:?}")
+    }
+
+    /// None where there is nothing to measure.
+    fn metric(self, domain: &Domain) -> Option<Metric> {
+        let (time, task, value) = match self {
+            Figure::Time(time) => (Some(time), None, None),
+            Figure::Acquisitions => {
+                let of_locks = |task: &&Task| matches!(task.workload, Workload::Spinlock(_));
+                let task = domain.task.iter().find(of_locks)?;
+                let name = task.name.as_deref().unwrap_or(task.workload.name());
+                (None, Some(name.to_owned()), Some("acquisitions".to_owned()))
+            }
+        };
+        Some(Metric {
+            label: String::new(),
+            host: None,
+            domain: Some(domain.name.clone()),
+            time,
+            task,
+            value,
+            per: None,
+            over: Over::Sum,
+            from: Default::default(),
+            every: None,
+        })
+    }
 }
 
 impl Lab {
@@ -120,21 +163,9 @@ impl Lab {
             }
         }
         let metrics = loaded.setup.domains.iter().flat_map(|domain| {
-            FIGURES.map(|time| {
-                let metric = Metric {
-                    label: String::new(),
-                    host: None,
-                    domain: Some(domain.name.clone()),
-                    time: Some(time),
-                    task: None,
-                    value: None,
-                    per: None,
-                    over: Over::Sum,
-                    from: Default::default(),
-                    every: None,
-                };
-                (metric_name(&domain.name, time), metric)
-            })
+            let metric =
+                |figure: Figure| Some((figure.metric_name(&domain.name), figure.metric(domain)?));
+            FIGURES.into_iter().filter_map(metric)
         });
         Ok(Lab { metrics: metrics.collect(), variants, measured: file })
     }
@@ -143,8 +174,8 @@ impl Lab {
     pub fn outcome(&self, runs: &[VariantRuns]) -> LabOutcome {
         let MeasuredFile { machine: machines, measured } = &self.measured;
         let row = |variant: &Variant, runs: &VariantRuns, domain: &str| {
-            let figure = |time, real: fn(&Measured) -> f64| LabFigure {
-                simulated: runs.spread(&metric_name(domain, time), 0),
+            let figure = |figure: Figure, real: fn(&Measured) -> Option<f64>| LabFigure {
+                simulated: runs.spread(&figure.metric_name(domain), 0),
                 machines: machines
                     .iter()
                     .map(|machine| {
@@ -153,15 +184,20 @@ impl Lab {
                                 && row.policy == variant.name
                                 && row.domain == domain
                         };
-                        measured.iter().find(is_it).map(real)
+                        measured.iter().find(is_it).and_then(real)
                     })
                     .collect(),
             };
+            let [share, worst_wait, acquisitions] = FIGURES;
             LabRow {
                 policy: variant.name.clone(),
                 domain: domain.to_owned(),
-                share_percent: figure(TimeMeasure::SharePercent, |row| row.share_percent),
-                worst_wait_ms: figure(TimeMeasure::WorstWaitMs, |row| row.worst_wait_ms),
+                share_percent: figure(share, |row| Some(row.share_percent)),
+                worst_wait_ms: figure(worst_wait, |row| Some(row.worst_wait_ms)),
+                acquisitions_per_s: self
+                    .metrics
+                    .contains_key(&acquisitions.metric_name(domain))
+                    .then(|| figure(acquisitions, |row| row.acquisitions_per_s)),
             }
         };
         let rows = self.variants.iter().zip(runs).flat_map(|(variant, runs)| {

@@ -165,12 +165,19 @@ fn lab(lab: &LabOutcome) -> (Vec<String>, Vec<Vec<String>>) {
         });
         std::iter::once(spread(figure.simulated, unit)).chain(real).collect::<Vec<_>>()
     };
+    let locks = lab.rows.iter().any(|row| row.acquisitions_per_s.is_some());
     let row = |row: &LabRow| {
         let names = vec![row.policy.clone(), row.domain.clone()];
-        [names, figures(&row.share_percent, "percent"), figures(&row.worst_wait_ms, "ms")].concat()
+        let acquisitions = match &row.acquisitions_per_s {
+            Some(figure) => figures(figure, "1/s"),
+            None => vec![String::new(); if locks { columns.clone().count() } else { 0 }],
+        };
+        let times = [figures(&row.share_percent, "percent"), figures(&row.worst_wait_ms, "ms")];
+        [names, times.concat(), acquisitions].concat()
     };
+    let header = header.chain(of("share")).chain(of("worst wait"));
     (
-        header.chain(of("share")).chain(of("worst wait")).collect(),
+        header.chain(of("acquisitions").filter(|_| locks)).collect(),
         lab.rows.iter().map(row).collect(),
     )
 }

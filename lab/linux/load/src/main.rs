@@ -39,6 +39,8 @@ struct Report {
 struct DomainReport {
     name: String,
     weight: u32,
+    /// Of its lock, if it has one.
+    acquisitions: Option<u32>,
     vcpus: Vec<Threads>,
 }
 
@@ -107,6 +109,11 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     }
     vm::sleep_until(start_ns)?;
     sleep(Duration::from_millis(plan.warm_up_ms));
+    let acquisitions = || -> std::io::Result<Vec<u32>> {
+        let locks = plan.domains.iter().filter(|domain| domain.hold_ns > 0);
+        locks.map(vm::acquisitions).collect()
+    };
+    let before = acquisitions()?;
     observer.begin();
     let mut passed_ms = 0;
     for change in &plan.meanwhile {
@@ -117,6 +124,7 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     }
     sleep(Duration::from_millis(plan.length_ms.saturating_sub(passed_ms)));
     let (elapsed_ns, threads) = observer.end();
+    let mut acquired = acquisitions()?.into_iter().zip(before).map(|(now, before)| now - before);
     for (domain, process) in plan.domains.iter().zip(&mut processes) {
         if let Some(status) = process.try_wait()? {
             return Err(format!("domain {} ended: {status}", domain.name).into());
@@ -133,7 +141,8 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
         let own = |thread: &&Threads| thread.process.unsigned_abs() == process.id();
         let mut vcpus: Vec<_> = threads.iter().filter(own).cloned().collect();
         vcpus.sort_by_key(|thread| thread.tid);
-        DomainReport { name: domain.name.clone(), weight: domain.weight, vcpus }
+        let acquisitions = if domain.hold_ns > 0 { acquired.next() } else { None };
+        DomainReport { name: domain.name.clone(), weight: domain.weight, acquisitions, vcpus }
     });
     let mut report = Report {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),

@@ -119,6 +119,12 @@ pub struct Domain {
     /// CPUs that its vCPUs may use; empty: all.
     #[serde(default)]
     pub pin: Vec<usize>,
+    /// Each vCPU computes, takes a lock of its domain for so long, and so on; 0: there is no lock.
+    #[serde(default)]
+    pub hold_ns: u64,
+    /// Its rounds of computing end without a pause: for machines that report each pause as a loop of them.
+    #[serde(default)]
+    pub never_pauses: bool,
     /// It leaves its guest after each round, where its VMM pauses: for machines that intercept a guest's own
     /// pauses, which so end no emulated processor's turn.
     #[serde(default)]

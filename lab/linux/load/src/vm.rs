@@ -2,7 +2,10 @@
 //! A virtual machine of one page of code: its vCPUs compute, and sleep when they have computed long
 //! enough, by their threads' CPU clocks.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use std::{ptr, thread};
 
@@ -33,6 +36,39 @@ const COMPUTE_AND_ASK: [u8; 16] = [
     0xe6, 0x10, // out 0x10, al
     0xeb, 0xf0, // jmp -16
 ];
+
+/// Takes a ticket lock for some rounds after some rounds of computing, for ever; pauses only while it spins. The lock and
+/// how many rounds each takes are at [`LOCK_AT`].
+const CONTEND: [u8; 56] = [
+    0x8b, 0x36, 0x08, 0x30, // mov si, [0x3008]
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
+    0x4b, // dec bx
+    0x75, 0xfd, // jnz -3
+    0x4e, // dec si
+    0x75, 0xf7, // jnz -9
+    0xb8, 0x01, 0x00, // mov ax, 1
+    0xf0, 0x0f, 0xc1, 0x06, 0x00, 0x30, // lock xadd [0x3000], ax
+    0x3b, 0x06, 0x02, 0x30, // cmp ax, [0x3002]
+    0x74, 0x04, // je +4
+    0xf3, 0x90, // pause
+    0xeb, 0xf6, // jmp -10
+    0x8b, 0x36, 0x0a, 0x30, // mov si, [0x300a]
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
+    0x4b, // dec bx
+    0x75, 0xfd, // jnz -3
+    0x4e, // dec si
+    0x75, 0xf7, // jnz -9
+    0x66, 0xff, 0x06, 0x04, 0x30, // inc dword [0x3004]
+    0xff, 0x06, 0x02, 0x30, // inc word [0x3002]
+    0xeb, 0xc8, // jmp -56
+];
+const PAUSE: [u8; 2] = [0xf3, 0x90];
+const NOTHING: [u8; 2] = [0x90, 0x90];
+/// 16 bits each but for the third, of 32: the next ticket, whose turn it is, how often it was taken, rounds of computing,
+/// rounds of holding.
+const LOCK_AT: usize = 0x3000;
+const ACQUISITIONS_AT: u64 = LOCK_AT as u64 + 4;
+const ROUND_NS: u64 = 16_000;
 
 /// `start` is called when the machine is made, and says at which time its vCPUs begin.
 pub fn run(
@@ -114,29 +150,58 @@ fn become_vcpu(index: u32, pin: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
+/// The file that is its memory.
+fn memory_of(domain: &str) -> String {
+    format!("/tmp/memory-of-{domain}")
+}
+
+/// How often its lock was taken.
+pub fn acquisitions(domain: &Domain) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    File::open(memory_of(&domain.name))?.read_exact_at(&mut bytes, ACQUISITIONS_AT)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
 fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
     let kvm = Kvm::new()?;
     let vm = kvm.create_vm()?;
-    // SAFETY: a fresh mapping, large enough for the code that is copied into it, and never unmapped.
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(memory_of(&domain.name))?;
+    file.set_len(MEMORY_BYTES as u64)?;
+    // SAFETY: a fresh mapping of a file of that size, large enough for what is copied into it, and never unmapped.
     unsafe {
         let memory = libc::mmap(
             ptr::null_mut(),
             MEMORY_BYTES,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
             0,
         );
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
         let asks = domain.sleep_ns > 0 || domain.exits;
-        let code: &[u8] = if asks { &COMPUTE_AND_ASK } else { &COMPUTE };
-        ptr::copy_nonoverlapping(
-            code.as_ptr(),
-            memory.cast::<u8>().add(CODE_AT as usize),
-            code.len(),
-        );
+        let code: &[u8] = match domain {
+            Domain { hold_ns: 1.., .. } => &CONTEND,
+            _ if asks => &COMPUTE_AND_ASK,
+            _ => &COMPUTE,
+        };
+        let mut code = code.to_vec();
+        if domain.never_pauses {
+            let at = code.windows(2).position(|two| two == PAUSE);
+            at.into_iter().for_each(|at| code[at..at + 2].copy_from_slice(&NOTHING));
+        }
+        let rounds = |time_ns: u64| u16::try_from((time_ns / ROUND_NS).max(1)).unwrap_or(u16::MAX);
+        let lock = [0, 0, 0, 0, rounds(domain.compute_ns), rounds(domain.hold_ns)];
+        let lock: Vec<u8> = lock.into_iter().flat_map(u16::to_le_bytes).collect();
+        for (at, bytes) in [(CODE_AT as usize, code), (LOCK_AT, lock)] {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), memory.cast::<u8>().add(at), bytes.len());
+        }
         vm.set_user_memory_region(kvm_userspace_memory_region {
             slot: 0,
             flags: 0,
@@ -189,7 +254,7 @@ impl Pace {
             sleep_at_ns: 0,
             rounds: 0,
             asked_ns: 0,
-            round_ns: 16_000,
+            round_ns: ROUND_NS,
         };
         pace.sleep_at_ns = pace.draw(pace.compute_ns);
         pace

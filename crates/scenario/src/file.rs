@@ -7,7 +7,9 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
-use steelyard_simulator::config::{Boost, Domain, GuestLocks, Host, HostTasks, Reservation, Task};
+use steelyard_simulator::config::{
+    Boost, Domain, GuestClock, GuestLocks, Host, HostTasks, Reservation, Task,
+};
 use steelyard_simulator::limits;
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 
@@ -105,6 +107,9 @@ pub struct DomainEntry {
     /// How long the guest's own scheduler lets a thread run while others wait.
     #[serde(default = "default_guest_slice")]
     pub guest_slice: Nanoseconds,
+    /// What the guest's own scheduler takes for the time that a thread ran.
+    #[serde(default)]
+    pub guest_clock: GuestClock,
     /// How the guest kernel's spin locks are passed on.
     #[serde(default)]
     pub guest_locks: GuestLocks,
@@ -143,6 +148,7 @@ impl DomainEntry {
             boost: self.boost.clone(),
             start: self.start,
             guest_slice: self.guest_slice,
+            guest_clock: self.guest_clock,
             guest_locks: self.guest_locks,
             task: self.task.clone(),
         })

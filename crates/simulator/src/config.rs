@@ -188,6 +188,9 @@ pub struct Io {
     pub link_mbit_per_s: u64,
     /// Time on the wire between the host and a client, one way.
     pub wire_latency: Nanoseconds,
+    /// What bounds the packets before a guest, as between Xen's netback and netfront; without it nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vif: Option<Vif>,
     /// Time of a disk request before its first byte.
     pub disk_latency: Nanoseconds,
     /// Speed of the disk.
@@ -203,9 +206,36 @@ impl Default for Io {
             request_cost: Nanoseconds::from_us(20),
             link_mbit_per_s: 1000,
             wire_latency: Nanoseconds::from_us(50),
+            vif: None,
             disk_latency: Nanoseconds::from_us(100),
             disk_mbyte_per_s: 200,
         }
+    }
+}
+
+/// A guest's network interface, as Linux has it under Xen (3.2 to 3.11: xen-netback/interface.c and netback.c,
+/// xen-netfront.c): the guest gives buffers, each of which takes a packet; while few are left packets wait in the
+/// interface's queue in the driver domain, and beyond that they are lost. Buffers that the guest has emptied are given
+/// back in batches of half of all.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Vif {
+    /// Packets that wait before the buffers (XENVIF_QUEUE_LENGTH).
+    #[schemars(range(min = limits::VIF_PACKETS.least, max = limits::VIF_PACKETS.most))]
+    pub queue_packets: u32,
+    /// Buffers that the guest gives (RX_DFL_MIN_TARGET; more only after it has come to a quarter of them, which `reserve`
+    /// prevents).
+    #[schemars(range(min = limits::VIF_BUFFERS.least, max = limits::VIF_BUFFERS.most))]
+    pub buffers: u32,
+    /// With fewer left than that packets wait: the most that one packet could take (max_required_rx_slots(): 1 for the
+    /// MTU, MAX_SKB_FRAGS of 17, and 1), as it may with scatter and gather, which is the default.
+    #[schemars(range(min = limits::VIF_PACKETS.least, max = limits::VIF_PACKETS.most))]
+    pub reserve: u32,
+}
+
+impl Default for Vif {
+    fn default() -> Self {
+        Vif { queue_packets: 32, buffers: 64, reserve: 19 }
     }
 }
 
@@ -262,12 +292,27 @@ pub struct Domain {
     /// How long the guest's own scheduler lets a thread run while others wait.
     #[serde(default = "default_guest_slice")]
     pub guest_slice: Nanoseconds,
+    /// What the guest's own scheduler takes for the time that a thread ran.
+    #[serde(default)]
+    pub guest_clock: GuestClock,
     /// How the guest kernel's spin locks are passed on.
     #[serde(default)]
     pub guest_locks: GuestLocks,
     /// What runs in it.
     #[serde(default)]
     pub task: Vec<Task>,
+}
+
+/// By which clock a guest's scheduler charges a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuestClock {
+    /// That of the vCPU: only while it runs (Linux under KVM and Xen where it accounts stolen time).
+    #[default]
+    Unstolen,
+    /// That on the wall: a thread that was on a vCPU pays for the time that others had the pCPU (Linux under Xen from
+    /// 2.6.36, whose sched_clock is xen_clocksource_read(), to 4.7).
+    Wall,
 }
 
 /// Who gets a spin lock of a guest's kernel that was released while several spin for it.
@@ -315,6 +360,7 @@ impl Domain {
             boost: None,
             start: Nanoseconds(0),
             guest_slice: default_guest_slice(),
+            guest_clock: GuestClock::default(),
             guest_locks: GuestLocks::default(),
             task: vec![],
         }

@@ -81,6 +81,12 @@ impl Setup {
                 };
                 packet * (asked + u128::from(web.backlog).min(lasts(1_000_000_000)))
             }
+            Workload::Httperf(httperf) => {
+                // A connection with its alarms, and a packet on its way.
+                let open = u128::from(httperf.rate_per_s).min(1022)
+                    + lasts(httperf.rate_per_s.into()) / 16;
+                (packet + 128) * (open + u128::from(httperf.backlog))
+            }
             Workload::Ping(ping) => {
                 packet * threads * lasts(1_000_000_000 / u128::from(ping.interval.0.max(1)))
             }
@@ -156,6 +162,9 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
                 }
             }
         }
+        // Connection and request, and what ends it.
+        Workload::Httperf(httperf) => 3 * EXCHANGE * u128::from(httperf.rate_per_s),
+        Workload::Lookbusy(_) => CYCLE * threads * per_s(100_000_000),
         Workload::Ping(ping) => EXCHANGE * threads * per_s(ping.interval.0),
         Workload::Stream(stream) => {
             // The guest's own time for a packet limits it, or the window over the round trip.

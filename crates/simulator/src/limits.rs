@@ -108,6 +108,12 @@ pub const SYSBENCH_EVENTS: Range = range(0, 1 << 53);
 pub const RATE_PER_S: Range = range(1, 1_000_000_000);
 /// Clients that wait for their pages.
 pub const CLIENTS: Range = range(1, MOST_KEPT);
+/// How busy lookbusy keeps a CPU.
+pub const LOOKBUSY_PERCENT: Range = range(1, 100);
+/// Packets that wait before the buffers of a network interface.
+pub const VIF_PACKETS: Range = range(0, MOST_KEPT);
+/// And these.
+pub const VIF_BUFFERS: Range = range(2, MOST_KEPT);
 /// Requests that may wait.
 pub const BACKLOG: Range = range(0, MOST_KEPT);
 /// A packet of a stream.

@@ -114,6 +114,17 @@ impl Setup {
         let growth = host.costs.pause_loop_growth;
         path.range("costs.pause_loop_growth", growth, limits::PAUSE_LOOP_GROWTH)?;
         path.range("io.link_mbit_per_s", host.io.link_mbit_per_s, limits::LINK_MBIT_PER_S)?;
+        if let Some(vif) = &host.io.vif {
+            path.range("io.vif.queue_packets", vif.queue_packets, limits::VIF_PACKETS)?;
+            path.range("io.vif.buffers", vif.buffers, limits::VIF_BUFFERS)?;
+            if vif.reserve > vif.buffers / 2 {
+                let problem = format!(
+                    "`{}` is more than half of the {} buffers, so that packets would wait for ever",
+                    vif.reserve, vif.buffers
+                );
+                return Err(path.error("io.vif.reserve", problem));
+            }
+        }
         path.range("io.disk_mbyte_per_s", host.io.disk_mbyte_per_s, limits::DISK_MBYTE_PER_S)
     }
 
@@ -247,6 +258,20 @@ fn validate_workload(task: &Task, vcpus: u32, path: &Path) -> Result<(), ConfigE
                     path.range("web.client.closed.clients", *clients, limits::CLIENTS)
                 }
             }
+        }
+        Workload::Lookbusy(lookbusy) => {
+            path.range("lookbusy.percent", lookbusy.percent, limits::LOOKBUSY_PERCENT)
+        }
+        Workload::Httperf(httperf) => {
+            path.range("httperf.rate_per_s", httperf.rate_per_s, limits::RATE_PER_S)?;
+            path.range("httperf.page_bytes", httperf.page_bytes, limits::BYTES)?;
+            path.range("httperf.backlog", httperf.backlog, limits::BACKLOG)?;
+            if task.threads < 2 {
+                let problem =
+                    "the first thread is the guest's kernel, the others are the server: 2 at least";
+                return Err(path.error("httperf", problem.to_owned()));
+            }
+            Ok(())
         }
         Workload::Ping(ping) => path.positive("ping.interval", ping.interval),
         Workload::Stream(stream) => {

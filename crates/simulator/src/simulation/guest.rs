@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::GuestLocks;
+use crate::config::{self, GuestClock, GuestLocks};
 use crate::engine::Status;
 use crate::numbers::{DomainNumber, Number, PcpuNumber, TaskNumber, ThreadNumber, VcpuNumber};
 use crate::run_queue::RunQueue;
@@ -27,6 +27,7 @@ const FREE_STEPS: u32 = 100_000;
 
 pub(super) struct GuestKernel {
     slice_ns: u64,
+    clock: GuestClock,
     locks: GuestLocks,
     /// Threads that wait for a vCPU, by virtual run time.
     ready: RunQueue<ThreadNumber>,
@@ -37,10 +38,11 @@ pub(super) struct GuestKernel {
 }
 
 impl GuestKernel {
-    pub fn new(slice_ns: u64, locks: GuestLocks) -> Self {
+    pub fn new(config: &config::Domain) -> Self {
         GuestKernel {
-            slice_ns: slice_ns.max(1),
-            locks,
+            slice_ns: config.guest_slice.0.max(1),
+            clock: config.guest_clock,
+            locks: config.guest_locks,
             ready: RunQueue::default(),
             emptied_ns: 0,
             least_ns: 0,
@@ -330,8 +332,14 @@ impl Simulation {
     /// The vCPU starts on the pCPU: the guest sees what has happened meanwhile.
     #[inline]
     pub(super) fn guest_start(&mut self, vcpu: VcpuNumber) {
-        let entry = &self.vcpus[vcpu];
-        if !self.domains[entry.engine.domain].guest.ready.is_empty() {
+        let entry = &mut self.vcpus[vcpu];
+        let guest = &self.domains[entry.engine.domain].guest;
+        if guest.clock == GuestClock::Wall && !entry.engine.woken {
+            let stolen_ns = self.now_ns - entry.left_ns;
+            entry.guest_left_ns = entry.guest_left_ns.saturating_sub(stolen_ns);
+            self.threads[entry.thread].vruntime_ns += stolen_ns;
+        }
+        if !guest.ready.is_empty() {
             self.rotate(vcpu, WAKEUP_GRANULARITY_NS);
         }
         let thread = self.vcpus[vcpu].thread;
@@ -363,9 +371,17 @@ impl Simulation {
                 entry.left_ns = 1_000;
                 return;
             }
+            let (domain, task) = (entry.domain, entry.task);
+            if entry.received.is_some() {
+                self.taken(thread);
+            }
+            let reads_stat = self.tasks[task].reads_stat;
+            let busy_ns = if reads_stat { self.busy_ns(domain) } else { 0 };
+            let entry = &mut self.threads[thread];
             let task = &mut self.tasks[entry.task];
             let mut guest = Guest {
                 now_ns: self.now_ns,
+                busy_ns,
                 ready_ns: std::mem::replace(&mut entry.ready_ns, u64::MAX).min(self.now_ns),
                 random: &mut entry.random,
                 received: &mut entry.received,
@@ -492,6 +508,16 @@ impl Simulation {
         }
     }
 
+    /// CPU time of the domain's vCPUs up to now.
+    fn busy_ns(&self, domain: DomainNumber) -> u64 {
+        let gotten = |vcpu| {
+            let entry = &self.vcpus[vcpu];
+            let runs = entry.engine.status == Status::Running;
+            entry.times.gotten_ns + if runs { self.now_ns - entry.since_ns() } else { 0 }
+        };
+        self.domains[domain].vcpus().map(gotten).sum()
+    }
+
     /// The thread on the pCPU's vCPU has left it: another comes, or the vCPU blocks.
     fn leave_vcpu(&mut self, pcpu: PcpuNumber) {
         let vcpu = self.pcpus[pcpu].runs;
@@ -564,8 +590,11 @@ impl Simulation {
         let domain = &self.domains[entry.domain];
         let (home, bound) = (entry.vcpu, entry.bound != Number::NONE);
         entry.ready_ns = self.now_ns;
-        entry.vruntime_ns =
-            entry.vruntime_ns.max(domain.guest.least_ns.saturating_sub(SLEEPER_CREDIT_NS));
+        entry.vruntime_ns = match entry.interrupts {
+            // Before all others.
+            true => 0,
+            false => entry.vruntime_ns.max(domain.guest.least_ns.saturating_sub(SLEEPER_CREDIT_NS)),
+        };
         let home = if bound { entry.bound } else { home };
         let mut free = [home].into_iter().chain(domain.vcpus().filter(|_| !bound));
         if let Some(vcpu) = free.find(|&vcpu| self.vcpus[vcpu].thread == Number::NONE) {

@@ -3,6 +3,7 @@
 //! there is one, which pays CPU time for it and must get a pCPU first; then the link or the disk,
 //! which serve one after another.
 
+use crate::config::Vif;
 use crate::numbers::{Number, TaskNumber, ThreadNumber};
 use crate::workload::{Event, Order, Outside, Packet, Way};
 
@@ -20,6 +21,58 @@ pub(super) enum Flight {
     Timer(TaskNumber),
     /// Arrives from the wire, from the disk, or outside, as its way says.
     Packet(Packet),
+}
+
+/// The state of a guest's network interface, see [`Vif`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Interface {
+    /// Buffers that took no packet yet.
+    given: u32,
+    /// Packets in buffers that the guest has not taken, and buffers that it has emptied and not given back.
+    filled: u32,
+    emptied: u32,
+    /// Packets that wait before the buffers.
+    queued: u32,
+    /// Packets that were lost here.
+    pub lost: u64,
+}
+
+impl Interface {
+    pub fn new(vif: Option<&Vif>) -> Self {
+        Interface { given: vif.map_or(0, |vif| vif.buffers), ..Interface::default() }
+    }
+
+    /// Packets have come together. Whether they are not lost.
+    fn arrive(&mut self, vif: &Vif, packets: u32) -> bool {
+        let buffers = (self.given + 1).saturating_sub(vif.reserve.max(1));
+        if packets > buffers + vif.queue_packets.saturating_sub(self.queued) {
+            self.lost += u64::from(packets);
+            return false;
+        }
+        self.queued += packets;
+        self.fill(vif);
+        true
+    }
+
+    /// What waits comes into buffers.
+    fn fill(&mut self, vif: &Vif) {
+        while self.queued > 0 && self.given >= vif.reserve.max(1) {
+            self.queued -= 1;
+            self.given -= 1;
+            self.filled += 1;
+        }
+    }
+
+    /// The guest has taken packets.
+    fn take(&mut self, vif: &Vif, packets: u32) {
+        let packets = packets.min(self.filled);
+        self.filled -= packets;
+        self.emptied += packets;
+        if self.emptied >= (vif.buffers / 2).max(1) {
+            self.given += std::mem::take(&mut self.emptied);
+            self.fill(vif);
+        }
+    }
 }
 
 /// Devices of the host and what is on its way.
@@ -136,8 +189,13 @@ impl Simulation {
     pub(super) fn deliver(&mut self, packet: Packet) {
         match packet.way {
             Way::In => {
-                let domain = self.tasks[packet.task].domain;
-                self.domains[domain].packets += u64::from(packet.packets);
+                let domain = &mut self.domains[self.tasks[packet.task].domain];
+                if let Some(vif) = &self.io.vif
+                    && !domain.interface.arrive(vif, packet.packets)
+                {
+                    return self.outside(packet.task, Event::Dropped);
+                }
+                domain.packets += u64::from(packet.packets);
                 self.receive(packet.task, packet);
             }
             Way::Out => {
@@ -156,6 +214,16 @@ impl Simulation {
                 self.launch(Flight::Packet(Packet { way: Way::FromDisk, ..packet }), done_ns);
             }
             Way::FromDisk => self.thread_wake(packet.thread),
+        }
+    }
+
+    /// The thread, which goes on, has taken a packet.
+    pub(super) fn taken(&mut self, thread: ThreadNumber) {
+        let entry = &self.threads[thread];
+        if let (Some(vif), Some(packet)) = (&self.io.vif, entry.received)
+            && packet.task == entry.task
+        {
+            self.domains[entry.domain].interface.take(vif, packet.packets);
         }
     }
 

@@ -191,6 +191,7 @@ struct Domain {
     weight: u32,
     ungrouped: bool,
     cap_percent: u32,
+    interface: io::Interface,
     /// Packets received and late waits so far.
     packets: u64,
     late_waits: u64,
@@ -266,6 +267,8 @@ struct Thread {
     next_in_line: bool,
     /// It computes in the guest's kernel.
     kernel: bool,
+    /// It is the guest's kernel, which takes interrupts.
+    interrupts: bool,
     /// Another thread is to run as soon as it leaves the guest's kernel.
     resched: bool,
     /// For how long it has spun for `lock`, up to its last pause-loop exit.
@@ -291,6 +294,7 @@ struct Task {
     domain: DomainNumber,
     name: String,
     program: Box<dyn Program>,
+    reads_stat: bool,
     outside: Random,
     inbox: VecDeque<Packet>,
     /// Threads that wait for a packet.
@@ -488,11 +492,12 @@ impl Simulation {
             weight: config.weight,
             ungrouped: config.ungrouped,
             cap_percent: config.cap_percent,
+            interface: io::Interface::new(self.io.vif.as_ref()),
             packets: 0,
             late_waits: 0,
             sampled: ffi::Sample::default(),
             tasks: first_task..first_task,
-            guest: guest::GuestKernel::new(config.guest_slice.0, config.guest_locks),
+            guest: guest::GuestKernel::new(config),
         });
         if !self.others.have(config.host_tasks.as_ref()) {
             self.domain_begin(domain, &settings, config.vcpus);
@@ -606,6 +611,7 @@ impl Simulation {
             next_in_line: false,
             spun_ns: 0,
             kernel: false,
+            interrupts: program.interrupts(index),
             resched: false,
             lock: 0,
             held: 0,
@@ -618,6 +624,7 @@ impl Simulation {
         self.tasks.push(Task {
             domain,
             name,
+            reads_stat: program.reads_stat(),
             program,
             outside,
             inbox: VecDeque::new(),

@@ -12,6 +12,8 @@ mod busy;
 mod clocked;
 mod disk;
 mod hackbench;
+mod httperf;
+mod lookbusy;
 mod oltp;
 mod ping;
 mod replay;
@@ -33,6 +35,8 @@ pub use busy::Busy;
 pub use clocked::Clocked;
 pub use disk::Disk;
 pub use hackbench::Hackbench;
+pub use httperf::Httperf;
+pub use lookbusy::Lookbusy;
 pub use oltp::Oltp;
 pub use ping::Ping;
 pub(crate) use replay::Peer;
@@ -57,8 +61,12 @@ pub enum Workload {
     Clocked(Clocked),
     /// sysbench cpu: a number of events, each of the same CPU time, over all threads.
     SysbenchCpu(SysbenchCpu),
+    /// lookbusy: keeps a CPU busy for so many percent of the time, by the guest's own clock.
+    Lookbusy(Lookbusy),
     /// A web server and its clients outside the host.
     Web(Web),
+    /// httperf outside, and a web server, over TCP.
+    Httperf(Httperf),
     /// Answers echo requests from outside.
     Ping(Ping),
     /// A bulk stream to or from outside.
@@ -86,7 +94,9 @@ impl Workload {
             Workload::Busy(_) => "busy",
             Workload::Clocked(_) => "clocked",
             Workload::SysbenchCpu(_) => "sysbench-cpu",
+            Workload::Lookbusy(_) => "lookbusy",
             Workload::Web(_) => "web",
+            Workload::Httperf(_) => "httperf",
             Workload::Ping(_) => "ping",
             Workload::Stream(_) => "stream",
             Workload::Disk(_) => "disk",
@@ -112,7 +122,9 @@ impl Workload {
             Workload::Busy(config) => Box::new(busy::Program::new(config, threads)),
             Workload::Clocked(config) => Box::new(clocked::Program::new(config, threads)),
             Workload::SysbenchCpu(config) => Box::new(sysbench_cpu::Program::new(config, threads)),
+            Workload::Lookbusy(config) => Box::new(lookbusy::Program::new(config, threads)),
             Workload::Web(config) => Box::new(web::Program::new(config, threads)),
+            Workload::Httperf(config) => Box::new(httperf::Program::new(config, threads)),
             Workload::Ping(config) => Box::new(ping::Program::new(config, threads)),
             Workload::Stream(config) => Box::new(stream::Program::new(config, threads)),
             Workload::Disk(config) => Box::new(disk::Program::new(config, threads)),
@@ -139,7 +151,9 @@ into_workload!(
     Busy,
     Clocked,
     SysbenchCpu,
+    Lookbusy,
     Web,
+    Httperf,
     Ping,
     Stream,
     Disk,
@@ -255,6 +269,8 @@ pub(crate) struct Guest<'a> {
     pub now_ns: u64,
     /// Since when the thread could have taken this step, had it had a pCPU.
     pub ready_ns: u64,
+    /// CPU time of the guest's vCPUs up to now, for a program that [`Program::reads_stat`].
+    pub busy_ns: u64,
     pub random: &'a mut Random,
     /// After [`Step::Receive`]: the packet.
     pub received: &'a mut Option<Packet>,
@@ -293,6 +309,17 @@ pub(crate) trait Program: Send {
     /// Packets that may wait for the task before more are dropped.
     fn backlog(&self) -> usize {
         usize::MAX
+    }
+
+    /// Whether this thread is the guest's kernel that takes an interrupt: it runs before all others.
+    fn interrupts(&self, thread: u32) -> bool {
+        let _ = thread;
+        false
+    }
+
+    /// Whether it wants to know how busy the guest's CPUs were.
+    fn reads_stat(&self) -> bool {
+        false
     }
 
     /// Number of spin locks.

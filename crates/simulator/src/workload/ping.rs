@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `ping` from outside: an echo request at a fixed interval, whether or not those before it were
-//! answered; the guest's kernel answers. The round trip beyond that of an idle host is what packet
-//! and guest waited for CPUs. Echoes are sent = answered + those under way: nothing is lost.
+//! answered; the guest's kernel answers, before any process runs. The round trip beyond that of an idle host is what packet
+//! and guest waited for CPUs. Echoes are sent = answered + those under way + those lost at a full interface.
 //!
 //! `ping` itself sends one each second by default; more often only gives more samples. `service` is
 //! an interrupt and two ways through the network stack, some 10 us; nothing is to be calibrated.
@@ -36,13 +36,14 @@ pub(super) struct Program {
     config: Ping,
     server: Server,
     sent: u64,
+    lost: u64,
     round_trips: Times,
 }
 
 impl Program {
     pub fn new(config: &Ping, threads: u32) -> Self {
         let server = Server::new(threads);
-        Program { config: config.clone(), server, sent: 0, round_trips: Times::new() }
+        Program { config: config.clone(), server, sent: 0, lost: 0, round_trips: Times::new() }
     }
 }
 
@@ -50,6 +51,10 @@ impl super::Program for Program {
     fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
         let service = self.config.service;
         self.server.next(thread, guest, |echo| (service, Packet::new(echo.token, 1, ECHO_BYTES)))
+    }
+
+    fn interrupts(&self, _: u32) -> bool {
+        true
     }
 
     fn outside(&mut self, event: Event, outside: &mut Outside<'_>) {
@@ -66,7 +71,7 @@ impl super::Program for Program {
                 outside.orders.push(Order::After(interval_ns));
             }
             Event::Arrived(echo) => self.round_trips.record(outside.now_ns - echo.token),
-            Event::Dropped => {}
+            Event::Dropped => self.lost += 1,
         }
     }
 
@@ -75,6 +80,7 @@ impl super::Program for Program {
         let answered = self.round_trips.count() as f64;
         values.push(value("answered", "echoes", Some(true), Some(answered)));
         values.push(value("sent", "echoes", None, Some(self.sent as f64)));
+        values.push(value("lost", "echoes", Some(false), Some(self.lost as f64)));
         values
     }
 }

@@ -2,15 +2,15 @@
 //! A web server and its clients outside, such as nginx under httperf or ab. A request costs CPU time
 //! of the guest, and the page leaves in packets of 1500 bytes, of which the client acknowledges
 //! every second one. Clients ask at a rate of their own (open loop, httperf) or wait for the page and
-//! think (closed loop, ab).
+//! think (closed loop, ab). Nothing is lost and sent again: `httperf` is the one with TCP.
 //!
 //! With `connect` each request opens a connection of its own, as httperf's do by default: the client
 //! asks for it and sends its request when the guest has answered; that the connection is closed again
-//! costs two more packets. Response time is, as in httperf, that from request to page.
+//! costs two more packets. Response time is that from request to page.
 //!
 //! Who waits for longer than `timeout`, for a connection or a page, gives up; the server does not
 //! know and works for it all the same. Requests are sent = answered + refused + timed out + those
-//! under way. The rate of requests answered is httperf's connection rate.
+//! under way.
 //!
 //! To be calibrated: `service` and `connect`, on the rate at which the server alone on its CPU is
 //! saturated. nginx serves some thousands of small static pages per second and CPU of 2009, of

@@ -117,6 +117,7 @@ impl Setup {
         if let Some(vif) = &host.io.vif {
             path.range("io.vif.queue_packets", vif.queue_packets, limits::VIF_PACKETS)?;
             path.range("io.vif.buffers", vif.buffers, limits::VIF_BUFFERS)?;
+            path.range("io.vif.reserve", vif.reserve, limits::VIF_PACKETS)?;
             if vif.reserve > vif.buffers / 2 {
                 let problem = format!(
                     "`{}` is more than half of the {} buffers, so that packets would wait for ever",

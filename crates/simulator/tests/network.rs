@@ -144,6 +144,8 @@ fn httperf_measures_connection_and_response() {
     // 100 us of wire, 5 of the kernel, which has done with the acknowledgement before, 150 of the server, 35 for 4.3 KB
     // on the link, and 58 to read it.
     near(value(&task, "response time mean"), 0.346, 0.356, "response time");
+    // Both, and 58 us between them.
+    near(value(&task, "lifetime mean"), 0.509, 0.522, "lifetime");
 }
 
 /// More than the server can do: the client runs out of descriptors, and the rest is what is served.
@@ -210,15 +212,16 @@ fn lookbusy_under_a_cap_comes_to_sleep_no_more() {
 }
 
 /// A guest computes for ever and beside that 3 ms of every 10; two others are busy as well, so that it has 30 ms of every
-/// 90. By the clock of the vCPU both its threads have what they ask for. By that on the wall who was on the vCPU when it
-/// lost the pCPU pays for 60 ms: the busy thread mostly, which does no harm; but the other one, if it was that, waits
-/// until the busy one has had as much, two turns and more.
+/// 90. A burst during which it loses the pCPU takes 60 ms longer, by the clock of the vCPU. By that on the wall its thread
+/// pays for them: in the guest's next turn of 30 ms the busy thread runs, which is behind by more, and pays for the 60 ms
+/// after it; so the burst ends in the turn after that, 150 ms later, or still later if its thread loses the pCPU again.
 #[test]
 fn a_guest_charges_stolen_time_by_its_clock() {
     let worst_ms = |guest_clock| {
         let bursts = Busy {
             compute: Nanoseconds::from_ms(3),
-            sleep: Nanoseconds::from_us(7_300),
+            sleep: Nanoseconds::from_ms(7),
+            jitter_percent: 20,
             ..Busy::default()
         };
         let guest = Domain { guest_clock, ..Domain::new("guest", 1) };
@@ -228,8 +231,6 @@ fn a_guest_charges_stolen_time_by_its_clock() {
         let run = run(&setup, &policy("credit@xen-4.2"), 1, 60 * S);
         value(&run.domains[0].tasks[0], "burst worst")
     };
-    // Its own 3 ms, up to 4 of the busy thread, and twice the others' 60 at most.
     near(worst_ms(GuestClock::Unstolen), 60.0, 130.0, "by the vCPU");
-    // 60 ms of the busy thread's take two turns of the guest, and the others' three of 60.
-    near(worst_ms(GuestClock::Wall), 180.0, 310.0, "on the wall");
+    near(worst_ms(GuestClock::Wall), 150.0, 600.0, "on the wall");
 }

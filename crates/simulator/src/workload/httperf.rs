@@ -4,7 +4,8 @@
 //!
 //! The clients, by httperf's source (stat/basic.c, core.c): connections are opened at a fixed rate, whether or not
 //! earlier ones were answered, each for one request, and closed by the client. *Connection time* is that from connect()
-//! to connected; *response time* that from sending the request to the first byte of the reply; *connection rate* is the
+//! to connected; *response time* that from sending the request to the first byte of the reply; *lifetime* that from
+//! connect() to the end of the reply; *connection rate* is the
 //! connections that were opened over the length of the test, which ends when the last of them is done: one that has to
 //! send again late makes the test longer. A descriptor is taken for each, of 1022 (FD_SETSIZE less two); without one
 //! left a connection is not opened. Without `timeout` it waits for ever. It is one process, which connects, asks and reads
@@ -218,6 +219,7 @@ pub(super) struct Program {
     last_done_ns: u64,
     connected: Times,
     responses: Times,
+    lifetimes: Times,
     no_descriptor: u64,
     timed_out: u64,
     syns_again: u64,
@@ -245,6 +247,7 @@ impl Program {
             last_done_ns: 0,
             connected: Times::new(),
             responses: Times::new(),
+            lifetimes: Times::new(),
             no_descriptor: 0,
             timed_out: 0,
             syns_again: 0,
@@ -399,10 +402,11 @@ impl Program {
             }
             (Kind::Ack, Client::Asks) => entry.client = Client::Awaits,
             (Kind::Request, Client::Asks | Client::Awaits) => {
-                let (counted, asked_ns) = (entry.counted, entry.asked_ns);
+                let Connection { counted, began_ns, asked_ns, .. } = *entry;
                 let read_ns = self.act(outside.now_ns);
                 if counted {
                     self.responses.record(read_ns - asked_ns);
+                    self.lifetimes.record(read_ns - began_ns);
                 }
                 self.close(connection, outside.now_ns);
                 // Acknowledges every second packet; ends its side, and acknowledges the end of the other.
@@ -561,6 +565,7 @@ impl super::Program for Program {
         ];
         values.extend(self.responses.values("response time"));
         values.extend(self.connected.values("connection time"));
+        values.extend(self.lifetimes.values("lifetime"));
         values.push(count("opened", "connections", None, self.opened));
         values.push(count("answered", "connections", Some(true), self.responses.count()));
         values.push(count("timed out", "connections", Some(false), self.timed_out));

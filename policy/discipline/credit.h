@@ -341,7 +341,7 @@ SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_
 	return 0;
 }
 
-static inline void credit_count(struct credit_domain *cd, struct sy_vcpu *v)
+static inline void credit_count(const struct sy_policy *p, struct credit_domain *cd, struct sy_vcpu *v)
 {
 	struct credit_vcpu *cv = credit_vcpu(v);
 	s64 counts = cv->active ? cv->credits : 0;
@@ -349,6 +349,8 @@ static inline void credit_count(struct credit_domain *cd, struct sy_vcpu *v)
 
 	cd->credits += counts - cv->counted;
 	cv->counted = counts;
+	if (SY_CHOICE(p, CREDIT_LEVEL) != CREDIT_LEVEL_WITH_BOOST)
+		return;
 	cd->boost_ns += counts_boost_ns - cv->counted_boost_ns;
 	cv->counted_boost_ns = counts_boost_ns;
 }
@@ -359,7 +361,7 @@ static inline void credit_pay(const struct sy_policy *p, struct sy_domain *d, st
 
 	cv->credits = sy_smax(cv->credits - (s64)credits, CREDIT_DEEPEST);
 	if (SY_CHOICE(p, CREDIT_LEVEL) && !SY_APART(v))
-		credit_count(credit_domain(d), v);
+		credit_count(p, credit_domain(d), v);
 }
 
 /* A credit's worth or more. */
@@ -378,8 +380,11 @@ static inline u32 credit_priority(const struct sy_policy *p, const struct sy_vcp
 static inline u64 credit_spend_boost(const struct sy_policy *p, struct sy_vcpu *v, u64 ran_ns)
 {
 	u64 spent_ns = sy_min(ran_ns, v->boost_ns);
-	bool had_boost = credit_has_boost(p, v);
+	bool had_boost;
 
+	if (!spent_ns)
+		return ran_ns;
+	had_boost = credit_has_boost(p, v);
 	v->boost_ns -= spent_ns;
 	if (had_boost && !credit_has_boost(p, v) &&
 	    SY_CHOICE(p, CREDIT_BOOST_END) == CREDIT_BOOST_END_UNDER)
@@ -581,7 +586,7 @@ static inline void credit_retire(const struct sy_policy *p, struct credit_accoun
 	cv->active = 0;
 	cv->share = 0;
 	cv->given = 0;
-	credit_count(cd, v);
+	credit_count(p, cd, v);
 	credit_set_weight(p, ca, cd, cd->weight, cd->active_vcpus - 1);
 }
 
@@ -614,7 +619,7 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	if (cv->active)
 		request |= SY_REPLACE;
 	cv->active = 1;
-	credit_count(cd, v);
+	credit_count(p, cd, v);
 	if (cq->sorted != ca->accountings) {
 		cq->sorted = ca->accountings;
 		request |= SY_RESORT;
@@ -768,7 +773,7 @@ SY_FN u32 credit_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struc
 	cv->credits += (s64)(given - cv->given);
 	cv->given = given;
 	if (SY_CHOICE(p, CREDIT_LEVEL) && !SY_APART(v))
-		credit_count(credit_domain(d), v);
+		credit_count(p, credit_domain(d), v);
 	cq->sorted = CREDIT_UNSORTED;
 	v->timer_ns = now + own_ns;
 	if (cv->cap_share >= CREDIT_LIMIT)
@@ -838,7 +843,7 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 		v->timer_ns = ca->now + own_ns;
 		request |= SY_TIMER;
 	}
-	credit_count(cd, v);
+	credit_count(p, cd, v);
 	ca->balance += cv->credits + (s64)(cv->share - cv->given);
 	return request;
 }
@@ -847,7 +852,7 @@ SY_FN u32 credit_account_vcpu(const struct sy_policy *p, struct sy_accounting *a
 SY_FN void credit_account_boost(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v)
 {
 	if (SY_CHOICE(p, CREDIT_LEVEL) == CREDIT_LEVEL_WITH_BOOST)
-		credit_count(credit_domain(d), v);
+		credit_count(p, credit_domain(d), v);
 }
 
 /* What the vCPU that was accounted last left unused. */

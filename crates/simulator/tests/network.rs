@@ -4,6 +4,8 @@
 mod common;
 
 use common::*;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use steelyard_simulator::config::{Domain, GuestClock, Host, Io, Setup, Vif};
 use steelyard_simulator::measure::TaskMeasure;
 use steelyard_simulator::units::Nanoseconds;
@@ -233,4 +235,43 @@ fn a_guest_charges_stolen_time_by_its_clock() {
     };
     near(worst_ms(GuestClock::Unstolen), 60.0, 130.0, "by the vCPU");
     near(worst_ms(GuestClock::Wall), 150.0, 600.0, "on the wall");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(40) })]
+
+    /// Whatever is lost, given up or refused: a connection that was opened was answered, timed out, or is still open, of
+    /// which there are no more than descriptors; and two runs are the same.
+    #[test]
+    fn connections_are_accounted_for(
+        (rate_per_s, timeout_ms, service_us, packet_us) in (1..3_000u64, 0..400u64, 1..5_000u64, 0..200u64),
+        (queue_packets, buffers, backlog, threads) in (0..40u32, 2..80u32, 0..130u32, 2..5u32),
+        (cap_percent, percent, wall, busy) in (0..=100u32, 1..=100u64, any::<bool>(), any::<bool>()),
+    ) {
+        let httperf = Httperf {
+            rate_per_s,
+            warm_up: Nanoseconds::from_ms(0),
+            timeout: Nanoseconds::from_ms(timeout_ms),
+            first_timeout: Nanoseconds::from_ms(100),
+            service: Nanoseconds::from_us(service_us),
+            packet_service: Nanoseconds::from_us(packet_us),
+            backlog,
+            ..Httperf::default()
+        };
+        let guest_clock = if wall { GuestClock::Wall } else { GuestClock::Unstolen };
+        let server = Domain { cap_percent, guest_clock, ..Domain::new("server", 1) };
+        let server = server.with_task(threads, httperf).with_task(1, Lookbusy { percent });
+        let other = Domain::new("other", 1);
+        let other = if busy { other.with_task(1, Busy::default()) } else { other.with_task(1, Lookbusy::default()) };
+        let vif = Vif { queue_packets, buffers, reserve: buffers / 3 };
+        let setup = Setup { host: host(Some(vif)), domains: vec![server, other] };
+        for policy in ["credit@xen-4.2", "app-slice", "credit2", "fair"].map(policy) {
+            let first = run(&setup, &policy, 1, S);
+            let task = &first.domains[0].tasks[0];
+            let done = value(task, "answered") + value(task, "timed out");
+            let open = value(task, "opened") - done;
+            prop_assert!((0.0..=1_022.0).contains(&open), "{policy}: {task:?}");
+            prop_assert_eq!(format!("{first:?}"), format!("{:?}", run(&setup, &policy, 1, S)));
+        }
+    }
 }

@@ -55,8 +55,13 @@ fn free_parameters_can_be_set() {
 }
 
 /// Seeds of each: the ten of `steelyard reproduce`, or as many as give the same states.
-const SEEDS: [(&str, u64); 5] =
-    [("app-slice", 10), ("boost-credit", 10), ("cosched", 10), ("load-weight", 3), ("mcredit2", 3)];
+const SEEDS: [(&str, u64); 5] = [
+    ("app-slice", 10),
+    ("boost-credit", 10),
+    ("cosched", 10),
+    ("load-weight", 3),
+    ("mcredit2", 10),
+];
 
 #[test]
 fn claims_are_in_the_state_that_is_written_down() {

@@ -68,6 +68,7 @@ fn hosts() -> impl Strategy<Value = Host> {
             cache_migration: Nanoseconds(ns),
             socket_migration: Nanoseconds(ns * 2),
             pause_loop_window: Nanoseconds(window_ns),
+            pause_loop_growth: 1 + (ns % 3) as u32,
         }),
     ];
     let io = prop_oneof![
@@ -293,7 +294,11 @@ fn domains(pcpus: u32) -> impl Strategy<Value = Domain> {
             prop::option::weighted(0.3, reservation.clone()),
             prop_oneof![2 => Just(Nanoseconds(0)), 1 => time(0..50_000)],
             prop::collection::vec(tasks(workloads(), vcpus), 0..=2),
-            prop_oneof![Just(GuestLocks::Unfair), Just(GuestLocks::Ticket)],
+            prop_oneof![
+                Just(GuestLocks::Unfair),
+                Just(GuestLocks::Ticket),
+                Just(GuestLocks::Paravirtual)
+            ],
             prop::option::weighted(0.2, host_tasks()),
         )
             .prop_map(

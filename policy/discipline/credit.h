@@ -51,6 +51,7 @@
  *    would rather be elsewhere.
  *  - After a short slice a vCPU waits behind its equals like any; short_slice before lets one with
  *    credits go before them, to run several times where they run once (Zhao et al. 2014, section 5).
+ *    For those that wait a new slice counts from the next accounting.
  *  - A change of weight counts from the next tick or accounting that meets the domain.
  */
 #ifndef STEELYARD_CREDIT_H

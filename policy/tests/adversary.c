@@ -464,10 +464,9 @@ static void whatever_is_due(void)
 	u32 i, round;
 
 	for (i = 0; i < domain_count * domain_vcpus; i++) {
-		for (round = 0; there[i] && due(vcpu_due_ns[i]); round++) {
+		for (round = 0; there[i] && due(vcpu_due_ns[i]) && !late(round, "vCPU", i); round++) {
+			accounted[i] |= SY_DISCIPLINE(&policy) == SY_CREDIT; /* by itself; sorted at a tick */
 			TELL(vcpus[i].queue, engine_vcpu_timer(&engine, i, now));
-			if (late(round, "vCPU", i))
-				break;
 		}
 	}
 	for (i = 0; i < domain_count; i++) {

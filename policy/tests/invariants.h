@@ -49,10 +49,12 @@ static void check_order(u32 q)
 		struct sy_vcpu vcpu = vcpus[i].state;
 		u64 key;
 
-		/* A slice that became short, or long, counts from the next accounting. */
-		if (accounted[i] || (SY_DISCIPLINE(&policy) == SY_CREDIT && SY_CHOICE(&policy, CREDIT_SHORT_SLICE)))
+		if (accounted[i])
 			continue;
 		key = (sy_key)(&policy, &queue, &domain, &vcpu, now);
+		/* A slice that became short, or long, counts from the next accounting: the priority alone is of now. */
+		if (SY_DISCIPLINE(&policy) == SY_CREDIT && SY_CHOICE(&policy, CREDIT_SHORT_SLICE))
+			key = (key + 1) / 2;
 		check(key >= before, "vCPU %u waits in place %u with key %llx, now %llx, behind one with %llx", i,
 		      at, (unsigned long long)vcpus[i].key, (unsigned long long)key, (unsigned long long)before);
 		before = key;

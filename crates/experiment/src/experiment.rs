@@ -40,8 +40,6 @@ pub struct Experiment {
     pub(crate) file: ExperimentFile,
     /// What is run.
     pub variants: Vec<Variant>,
-    /// What was not published, and from where to where it may be.
-    pub free: Vec<Free>,
     /// Everything that the publication says in numbers or comparisons.
     pub statements: Vec<Statement>,
     /// What was published and is checked.
@@ -110,7 +108,7 @@ impl Experiment {
         let main = source("experiment.toml")?;
         let published = source("published.toml")?;
         let calibration = source("calibration.toml")?;
-        let mut file: ExperimentFile = parse(&main)?;
+        let file: ExperimentFile = parse(&main)?;
         let PublishedFile { statement: statements, table: tables } = parse(&published)?;
         let CalibrationFile { parameter: parameters, table: calibrated } = parse(&calibration)?;
 
@@ -143,7 +141,6 @@ impl Experiment {
         changes.all_suit()?;
         let experiment = Experiment {
             name: files.name.to_owned(),
-            free: std::mem::take(&mut file.free),
             file,
             variants,
             statements,
@@ -172,6 +169,11 @@ impl Experiment {
         let used: BTreeSet<_> = named.chain(published.map(|value| value.point.variant)).collect();
         self.variants.retain(|variant| used.contains(&variant.name));
         self
+    }
+
+    /// What was not published, and from where to where it may be.
+    pub fn free(&self) -> &[Free] {
+        &self.file.free
     }
 
     /// The metric of this name.

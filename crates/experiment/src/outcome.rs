@@ -394,7 +394,7 @@ impl Outcome {
             publication: file.publication.clone(),
             open: file.open.clone(),
             switches: file.switches.clone(),
-            free: experiment.free.clone(),
+            free: file.free.clone(),
             tolerances: file.tolerances.clone(),
             statements: experiment.settled(&claims),
             claims,

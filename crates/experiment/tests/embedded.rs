@@ -45,7 +45,7 @@ fn what_was_set_is_where_the_list_says() {
 #[test]
 fn free_parameters_can_be_set() {
     for experiment in names().into_iter().map(of) {
-        for free in &experiment.free {
+        for free in experiment.free() {
             assert!(!free.settings.is_empty(), "{}: {}", experiment.name, free.says);
             for set in &free.settings {
                 named(&experiment.name, set).unwrap_or_else(|error| panic!("{error}"));

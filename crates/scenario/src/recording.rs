@@ -100,9 +100,10 @@ impl Recording {
     pub fn own_scheduler(&self) -> Option<(Policy, bool)> {
         let (name, assumed) = match self.source.split_once(' ') {
             Some(("simulation", of)) => (of.strip_prefix("of ")?, false),
-            Some(("Linux", release)) => (of_linux(release), false),
-            // As the description of the host tells.
-            Some(("perf" | "Perfetto", of)) => (of_linux(of.strip_prefix("of Linux ")?), false),
+            // Of perf and Perfetto as the description of the host tells.
+            Some(("Linux" | "perf" | "Perfetto", _)) => {
+                (of_linux(linux_release(&self.source)?), false)
+            }
             Some(("xentrace", of)) => {
                 let (release, scheduler) = of.strip_prefix("of Xen ")?.rsplit_once(' ')?;
                 let policy = match (scheduler, version(release) >= (4, 12)) {
@@ -209,9 +210,23 @@ impl Recording {
     }
 }
 
+/// Of a source that names one.
+fn linux_release(source: &str) -> Option<&str> {
+    match source.split_once("Linux ")? {
+        ("" | "perf of " | "Perfetto of ", release) => Some(release),
+        _ => None,
+    }
+}
+
 /// 6.6 replaced CFS by EEVDF.
 fn of_linux(release: &str) -> &'static str {
     if version(release) >= (6, 6) { "fair@eevdf" } else { "fair@cfs" }
+}
+
+/// Whether it may have the fault that 6d71a9c61604 brought and 101f3498b4bd took back (docs/what-if.md): 6.18.44 has it,
+/// 7.2.13 has not, and those between were not looked at.
+fn favours_groups(release: &str) -> bool {
+    ((6, 13)..(7, 2)).contains(&version(release))
 }
 
 /// "6.18.44-cloud": (6, 18).
@@ -553,6 +568,9 @@ impl Digest {
         let mut assumed = std::mem::take(&mut self.all.host.unseen);
         let held = self.held();
         assumed.extend(never_told(&self.all.host.source, held).map(str::to_owned));
+        if linux_release(&self.all.host.source).is_some_and(favours_groups) {
+            assumed.push(FAVOURED.to_owned());
+        }
         if others.values().any(|other| other.partial) {
             assumed.push(PARTIAL.to_owned());
         }
@@ -797,6 +815,9 @@ fn never_told(source: &str, held: bool) -> Option<&'static str> {
         None
     }
 }
+
+const FAVOURED: &str = "Turns of groups: Linux 6.13 and later lets one whose threads sleep and wake in turn keep its CPU, at \
+                        times for a second; in replays none does. 7.2 has that mended.";
 
 const PARTIAL: &str =
     "Other threads: they ran no more than was recorded, which is while a vCPU waited.";

@@ -452,7 +452,7 @@ fn real_time_threads_of_the_host_are_above_all_others() {
 }
 
 /// Two looks at a host: a vCPU ran 100 ms out of 300, another thread 50 ms, was thrown out for 20 ms, and ran 30 ms.
-fn with_others() -> Vec<u8> {
+fn with_others(linux: &str) -> Vec<u8> {
     let vcpu = steelyard_recording::Vcpu { id: 11, name: "CPU 0/KVM".to_owned() };
     let domain = steelyard_recording::Domain {
         id: 10,
@@ -463,7 +463,7 @@ fn with_others() -> Vec<u8> {
         vcpus: vec![vcpu],
     };
     let host = steelyard_recording::Host {
-        source: "Linux 6.1.0-13-amd64".to_owned(),
+        source: format!("Linux {linux}"),
         pcpus: 1,
         ..steelyard_recording::Host::default()
     };
@@ -507,7 +507,9 @@ fn with_others() -> Vec<u8> {
 
 #[test]
 fn who_is_no_vcpu_is_replayed_too() {
-    let loaded = load(&scratch("others.steelyard", &with_others()), &Options::default()).unwrap();
+    let loaded =
+        load(&scratch("others.steelyard", &with_others("6.1.0-13-amd64")), &Options::default())
+            .unwrap();
     let names: Vec<_> =
         loaded.setup.domains.iter().map(|it| (it.name.as_str(), it.weight, it.ungrouped)).collect();
     // 335 of 1024.
@@ -526,10 +528,23 @@ fn who_is_no_vcpu_is_replayed_too() {
     assert!((share - 80.0 / 3.0).abs() < 0.01, "{share}");
 }
 
+#[test]
+fn a_kernel_that_favours_groups_is_named() {
+    for (release, named) in [("6.12.117", false), ("6.18.44-cloud", true), ("7.2.13+deb14", false)]
+    {
+        let loaded =
+            load(&scratch("favours.steelyard", &with_others(release)), &Options::default())
+                .unwrap();
+        let says = loaded.assumed.iter().any(|assumed| assumed.starts_with("Turns of groups"));
+        assert_eq!(says, named, "{release}");
+        assert_eq!(loaded.own.unwrap().label, "fair@eevdf");
+    }
+}
+
 /// The same on two pCPUs, with who woke whom, and how they are held: `make`, woken at 5 ms, wakes the vCPU at 100 ms.
 fn held_and_woken() -> Vec<u8> {
     let mut snapshots = vec![];
-    steelyard_recording::read(Cursor::new(with_others()), |snapshot| {
+    steelyard_recording::read(Cursor::new(with_others("6.1.0-13-amd64")), |snapshot| {
         snapshots.push(snapshot);
         true
     })

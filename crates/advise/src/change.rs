@@ -214,7 +214,7 @@ pub fn trials(question: &Question, hurt: &[Hurt], now: &[Run]) -> Vec<Trial> {
 
 /// The weight in the middle of all.
 fn usual_weight(setup: &Setup) -> u32 {
-    let vms = setup.domains.iter().filter(|domain| domain.host_tasks.is_none());
+    let vms = setup.domains.iter().filter(|domain| domain.is_vm());
     let mut weights: Vec<_> = vms.map(|domain| domain.weight).collect();
     weights.sort_unstable();
     weights.get(weights.len() / 2).copied().unwrap_or_default()

@@ -46,7 +46,7 @@ impl Question<'_> {
     /// Whether it is a virtual machine, not tasks of the host: whom these serve is not known, and nobody has commands
     /// for them here. What they lose counts.
     fn is_vm(&self, domain: usize) -> bool {
-        self.setup.domains.get(domain).is_some_and(|domain| domain.host_tasks.is_none())
+        self.setup.domains.get(domain).is_some_and(|domain| domain.is_vm())
     }
 }
 

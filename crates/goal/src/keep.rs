@@ -7,7 +7,7 @@ use steelyard_scenario::Diagnostic;
 use steelyard_simulator::measure::Run;
 
 use crate::figure::Figure;
-use crate::parse;
+use crate::{Host, parse};
 
 /// A figure that is to stay on one side of a bound, for each domain that it is about.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Keep {
     ///
     /// # Errors
     /// What is wrong, where, and what would be right.
-    pub fn parse(text: &str, host: &Run) -> Result<Keep, Diagnostic> {
+    pub fn parse(text: &str, host: &Host<'_>) -> Result<Keep, Diagnostic> {
         parse::keep(text, host)
     }
 

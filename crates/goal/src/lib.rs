@@ -2,8 +2,8 @@
 //! The language of goals (`docs/tune.md`): which figure of which domain is to become as small or as great as it can
 //! (`web: wait p99`), and what is to be kept meanwhile (`batch: share >= 80 % of entitled`).
 //!
-//! `figure` says what can be measured of whom, `keep` what bounds there are. A goal is read with a run of the host at
-//! hand, which says what domains there are and what their workloads tell.
+//! `figure` says what can be measured of whom, `keep` what bounds there are. A goal is read with the host at hand,
+//! which says what domains there are and what their workloads tell.
 
 mod figure;
 mod keep;
@@ -13,7 +13,17 @@ pub use figure::Figure;
 pub use keep::{Bound, Keep};
 
 use steelyard_scenario::Diagnostic;
+use steelyard_simulator::config::Domain;
 use steelyard_simulator::measure::Run;
+
+/// What goals are read by: the host that is meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// Its domains.
+    pub domains: &'a [Domain],
+    /// A run of them, in the same order, which says what their workloads tell.
+    pub run: &'a Run,
+}
 
 /// Which way a figure is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +62,11 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Reads `DOMAIN: METRIC`; `host` is a run of the host that is meant.
+    /// Reads `DOMAIN: METRIC`.
     ///
     /// # Errors
     /// What is wrong, where, and what would be right.
-    pub fn parse(direction: Direction, text: &str, host: &Run) -> Result<Goal, Diagnostic> {
+    pub fn parse(direction: Direction, text: &str, host: &Host<'_>) -> Result<Goal, Diagnostic> {
         parse::goal(direction, text, host)
     }
 

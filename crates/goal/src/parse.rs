@@ -5,26 +5,26 @@
 use std::ops::Range;
 
 use steelyard_scenario::{Diagnostic, Source, did_you_mean};
-use steelyard_simulator::measure::Run;
+use steelyard_simulator::config::Domain;
 
 use crate::figure::{Figure, HostMetric, Metric, Of, TimeMetric};
 use crate::keep::{Bound, Keep};
-use crate::{Direction, Goal};
+use crate::{Direction, Goal, Host};
 
 /// Longer ones nobody writes.
 const LONGEST: usize = 1000;
-/// What stands for all domains, and for the host; a domain of such a name goes by `nam*`.
+/// What stands for all virtual machines, and for the host; a domain of such a name goes by `nam*`.
 const ALL: &str = "all";
 const HOST: &str = "host";
 
-pub fn goal(direction: Direction, text: &str, host: &Run) -> Result<Goal, Diagnostic> {
+pub fn goal(direction: Direction, text: &str, host: &Host<'_>) -> Result<Goal, Diagnostic> {
     let source = source(direction.option(), text)?;
     let (of, rest) = subject(&source, host)?;
     let figure = figure(&source, of, rest, host)?;
     Ok(Goal { direction, figure })
 }
 
-pub fn keep(text: &str, host: &Run) -> Result<Keep, Diagnostic> {
+pub fn keep(text: &str, host: &Host<'_>) -> Result<Keep, Diagnostic> {
     let source = source("--keep", text)?;
     let (of, rest) = subject(&source, host)?;
     let sides = [">=", "<="].map(|sign| text[rest.clone()].find(sign));
@@ -61,7 +61,7 @@ enum Whose {
 }
 
 /// The domain or domains that it begins with, and where the rest stands.
-fn subject(source: &Source, host: &Run) -> Result<(Whose, Range<usize>), Diagnostic> {
+fn subject(source: &Source, host: &Host<'_>) -> Result<(Whose, Range<usize>), Diagnostic> {
     let text = &source.text;
     let colons = || text.match_indices(':').map(|(at, _)| at);
     let Some(first) = colons().next() else {
@@ -80,20 +80,20 @@ fn subject(source: &Source, host: &Run) -> Result<(Whose, Range<usize>), Diagnos
     Err(source.error(0..first, message).with_known(names().chain([ALL, HOST])))
 }
 
-fn whose(name: &str, host: &Run) -> Option<Whose> {
-    let chosen = |chosen: &dyn Fn(&str) -> bool| {
+fn whose(name: &str, host: &Host<'_>) -> Option<Whose> {
+    let chosen = |chosen: &dyn Fn(&Domain) -> bool| {
         let domains = host.domains.iter().enumerate();
         let chosen: Vec<_> =
-            domains.filter(|(_, domain)| chosen(&domain.name)).map(|(index, _)| index).collect();
+            domains.filter(|(_, domain)| chosen(domain)).map(|(index, _)| index).collect();
         (!chosen.is_empty()).then_some(Whose::Domains(chosen))
     };
     match name {
         HOST => Some(Whose::Host),
-        ALL => chosen(&|_| true),
+        ALL => chosen(&Domain::is_vm),
         // Names may end with a `*` themselves.
-        name => chosen(&|known| known == name).or_else(|| {
+        name => chosen(&|known| known.name == name).or_else(|| {
             let prefix = name.strip_suffix('*').filter(|prefix| !prefix.is_empty())?;
-            chosen(&|known| known.starts_with(prefix))
+            chosen(&|known| known.name.starts_with(prefix))
         }),
     }
 }
@@ -107,7 +107,7 @@ fn figure(
     source: &Source,
     whose: Whose,
     place: Range<usize>,
-    host: &Run,
+    host: &Host<'_>,
 ) -> Result<Figure, Diagnostic> {
     let metric = plain(&source.text[place.clone()]);
     let unknown = |known: Vec<&str>| {
@@ -141,7 +141,7 @@ fn figure(
                 return Ok(Figure { text, of: Of::Domains(domains, metric) });
             }
             let mut known: Vec<_> = TimeMetric::ALL.map(|(name, _)| name).to_vec();
-            for value in host.domains[domains[0]].tasks.iter().flat_map(|task| &task.values) {
+            for value in host.run.domains[domains[0]].tasks.iter().flat_map(|task| &task.values) {
                 if units(&value.name).is_some() && !known.contains(&value.name.as_str()) {
                     known.push(&value.name);
                 }
@@ -152,8 +152,8 @@ fn figure(
 }
 
 /// The unit of what a domain's workloads call so.
-fn unit_of<'a>(host: &'a Run, domain: usize, name: &str) -> Option<&'a str> {
-    let mut values = host.domains[domain].tasks.iter().flat_map(|task| &task.values);
+fn unit_of<'a>(host: &'a Host<'_>, domain: usize, name: &str) -> Option<&'a str> {
+    let mut values = host.run.domains[domain].tasks.iter().flat_map(|task| &task.values);
     values.find(|value| value.name == name).map(|value| value.unit.as_str())
 }
 

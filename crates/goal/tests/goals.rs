@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Goals and bounds on figures that are worked out by hand, and what is said of those that cannot be.
 
-use steelyard_goal::{Bound, Direction, Goal, Keep};
+use steelyard_goal::{Bound, Direction, Goal, Host, Keep};
+use steelyard_simulator::config::{Domain, HostTasks};
 use steelyard_simulator::measure::{
     DomainMeasure, PcpuMeasure, Run, SchedulingEvents, TaskMeasure, TaskValue, TimeMeasure, Waits,
 };
@@ -50,12 +51,21 @@ fn run() -> Run {
     }
 }
 
+/// Of these `b:c *` is no virtual machine.
+fn domains() -> Vec<Domain> {
+    let mut domains: Vec<_> =
+        run().domains.iter().map(|it| Domain::new(it.name.clone(), 1)).collect();
+    domains[2].host_tasks = Some(HostTasks { priority: 120, kernel: false });
+    domains
+}
+
 fn minimise(text: &str) -> Result<Goal, String> {
-    Goal::parse(Direction::Minimise, text, &run()).map_err(|error| error.to_string())
+    Goal::parse(Direction::Minimise, text, &Host { domains: &domains(), run: &run() })
+        .map_err(|error| error.to_string())
 }
 
 fn keep(text: &str) -> Result<Keep, String> {
-    Keep::parse(text, &run()).map_err(|error| error.to_string())
+    Keep::parse(text, &Host { domains: &domains(), run: &run() }).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -77,8 +87,10 @@ fn goals_by_hand() {
         let goal = minimise(text).unwrap();
         assert_eq!((goal.value(&run()), goal.figure.unit()), (Some(value), unit), "{text}");
     }
-    let least = Goal::parse(Direction::Maximise, "all: share", &run()).unwrap();
-    assert_eq!(least.value(&run()), Some(1.0));
+    let least =
+        Goal::parse(Direction::Maximise, "all: share", &Host { domains: &domains(), run: &run() })
+            .unwrap();
+    assert_eq!(least.value(&run()), Some(20.0));
     assert!(least.prefers(2.0, 1.0) && !minimise("web: share").unwrap().prefers(2.0, 1.0));
     assert_eq!(minimise(" web:  wait p99").unwrap().figure.to_string(), "web: wait p99");
 }

@@ -11,7 +11,7 @@ use steelyard_advise::Toolstack;
 use steelyard_boundary::input::Input;
 use steelyard_boundary::output::{Output, Stream};
 use steelyard_experiment::Spread;
-use steelyard_goal::{Direction, Goal, Keep};
+use steelyard_goal::{Direction, Goal, Host, Keep};
 use steelyard_policy::Policy;
 use steelyard_report::{ReplayError, factor};
 use steelyard_scenario::{Diagnostic, LabelledPolicy, Loaded, Source, did_you_mean, policy};
@@ -65,7 +65,8 @@ pub fn search(
     watch: &dyn Watch,
 ) -> Result<Outcome, RunError> {
     let now = own(input)?;
-    let (goals, keeps) = goals(asked, &words(input, &now.policy)?)?;
+    let words = words(input, &now.policy)?;
+    let (goals, keeps) = goals(asked, &Host { domains: &input.setup.domains, run: &words })?;
     let vary = vary(asked.vary)?;
     let policies = policies(asked, &vary)?;
     let simulator = Simulator { pool, watch, name: &input.name };
@@ -111,7 +112,7 @@ fn words(input: &Loaded, policy: &Policy) -> Result<Run, RunError> {
     Ok(run)
 }
 
-fn goals(asked: &Search, words: &Run) -> Result<(Vec<Goal>, Vec<Keep>), RunError> {
+fn goals(asked: &Search, host: &Host<'_>) -> Result<(Vec<Goal>, Vec<Keep>), RunError> {
     let twice = |text: &&String| asked.minimise.iter().any(|other| other.trim() == text.trim());
     if let Some(text) = asked.maximise.iter().find(twice) {
         let both =
@@ -120,8 +121,8 @@ fn goals(asked: &Search, words: &Run) -> Result<(Vec<Goal>, Vec<Keep>), RunError
     }
     let minimise = asked.minimise.iter().map(|text| (Direction::Minimise, text));
     let maximise = asked.maximise.iter().map(|text| (Direction::Maximise, text));
-    let goals = minimise.chain(maximise).map(|(way, text)| Goal::parse(way, text, words));
-    let keeps = asked.keep.iter().map(|text| Keep::parse(text, words));
+    let goals = minimise.chain(maximise).map(|(way, text)| Goal::parse(way, text, host));
+    let keeps = asked.keep.iter().map(|text| Keep::parse(text, host));
     Ok((goals.collect::<Result<_, _>>()?, keeps.collect::<Result<_, _>>()?))
 }
 

@@ -342,6 +342,11 @@ fn default_guest_slice() -> Nanoseconds {
 }
 
 impl Domain {
+    /// Whether it is a virtual machine, not tasks of the host.
+    pub fn is_vm(&self) -> bool {
+        self.host_tasks.is_none()
+    }
+
     /// A domain with default settings and nothing to do.
     pub fn new(name: impl Into<String>, vcpus: u32) -> Self {
         Domain {

@@ -220,7 +220,7 @@ pub fn judge<B: Bench>(mut search: Search<'_, B>) -> Result<Outcome, B::Error> {
     Ok(Outcome {
         policy: question.label.to_owned(),
         pcpus: question.setup.host.pcpus(),
-        domains: question.setup.domains.iter().filter(|it| it.host_tasks.is_none()).count(),
+        domains: question.setup.domains.iter().filter(|it| it.is_vm()).count(),
         search: Runs { seeds, length_ns: search.length_ns() },
         verdict: Runs { seeds: now.len(), length_ns: elapsed_ns },
         goals: question.goals.iter().map(Wanted::of_goal).collect(),

@@ -113,7 +113,7 @@ impl<'a> Space<'a> {
         }
         let domains = question.setup.domains.iter().enumerate();
         // Nobody has commands for what is no virtual machine.
-        for (index, domain) in domains.filter(|(_, domain)| domain.host_tasks.is_none()) {
+        for (index, domain) in domains.filter(|(_, domain)| domain.is_vm()) {
             let name = |what: &str| format!("domain.{}.{what}", domain.name);
             if vary(Vary::Weight) {
                 let values =

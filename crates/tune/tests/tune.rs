@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use steelyard_advise::Toolstack;
-use steelyard_goal::{Direction, Goal, Keep};
+use steelyard_goal::{Direction, Goal, Host, Keep};
 use steelyard_policy::Policy;
 use steelyard_scenario::{Loaded, Options, load_text};
 use steelyard_simulator::Simulation;
@@ -118,11 +118,12 @@ fn searched(asked: &Asked, state: Option<&str>) -> (Outcome, String, usize) {
     let input = load(asked.scenario, &[]);
     let policy = &input.policies[0].policy;
     let words = Simulation::new(&input.setup, policy, 1).unwrap().measure();
-    let keeps: Vec<_> = asked.keep.iter().map(|text| Keep::parse(text, &words).unwrap()).collect();
+    let host = Host { domains: &input.setup.domains, run: &words };
+    let keeps: Vec<_> = asked.keep.iter().map(|text| Keep::parse(text, &host).unwrap()).collect();
     let goals = [(Direction::Minimise, asked.minimise), (Direction::Maximise, asked.maximise)];
     let goals =
         goals.into_iter().flat_map(|(way, texts)| texts.iter().map(move |text| (way, text)));
-    let goals: Vec<_> = goals.map(|(way, text)| Goal::parse(way, text, &words).unwrap()).collect();
+    let goals: Vec<_> = goals.map(|(way, text)| Goal::parse(way, text, &host).unwrap()).collect();
     let question = Question {
         setup: &input.setup,
         policy,
@@ -275,8 +276,9 @@ fn a_state_that_is_not_of_this_search_is_refused() {
     let (_, file, _) = searched(&asked, None);
     let input = load(LATE, &[]);
     let words = Simulation::new(&input.setup, &input.policies[0].policy, 1).unwrap().measure();
-    let goals = [Goal::parse(Direction::Minimise, "report: wait p99", &words).unwrap()];
-    let keeps = [Keep::parse("batch*: share >= 80 % of entitled", &words).unwrap()];
+    let host = Host { domains: &input.setup.domains, run: &words };
+    let goals = [Goal::parse(Direction::Minimise, "report: wait p99", &host).unwrap()];
+    let keeps = [Keep::parse("batch*: share >= 80 % of entitled", &host).unwrap()];
     let mut question = Question {
         setup: &input.setup,
         policy: &input.policies[0].policy,

@@ -20,7 +20,7 @@ use crate::timeline::{Part, Who, last_waits, strips};
 use steelyard_recording::State;
 
 /// Lines that say more of the chosen row, where the screen has at least so many lines.
-const DETAILS: usize = 2;
+const DETAILS: usize = 3;
 const ROOM_FOR_DETAILS: usize = 12;
 /// Last waits of a vCPU.
 const LAST_WAITS: usize = 50;
@@ -46,7 +46,7 @@ impl Screen {
                 let rows = body - DETAILS;
                 let mut lines = self.table(width, rows);
                 lines.resize(rows, Line::default());
-                lines.extend(self.details());
+                lines.extend(self.details(width));
                 lines
             }
             View::Domains => self.table(width, body),
@@ -284,11 +284,11 @@ impl Screen {
     }
 
     /// What the table may have no room for, of the chosen row.
-    fn details(&self) -> [Line<'static>; DETAILS] {
+    fn details(&self, width: usize) -> [Line<'static>; DETAILS] {
         let rows = self.rows();
         let chosen = self.chosen(&self.places()).and_then(|index| rows.get(index));
         let Some(row) = chosen.filter(|row| !row.domain.ended) else {
-            return [Line::default(), Line::default()];
+            return Default::default();
         };
         let alert = self.alert(row.domain).map_or(String::new(), |why| format!("ALERT: {why}; "));
         let worst = match (&row.rates().worst_wait, &row.rates().waits) {
@@ -304,7 +304,10 @@ impl Screen {
             (None, Some(_)) => "worst wait: none yet".to_owned(),
             (None, None) => NO_SINGLE_WAITS.to_owned(),
         };
-        [Line::raw(alert + &worst), Line::raw(facts(*row))]
+        // Of a worst wait that fills more than two the table of the vCPU (`v`) has the rest.
+        let worst = wrapped(&(alert + &worst), width, "  ").into_iter().take(DETAILS - 1);
+        let mut lines = worst.chain(wrapped(&facts(*row), width, "  "));
+        std::array::from_fn(|_| lines.next().unwrap_or_default())
     }
 
     fn pcpus(&self, width: usize) -> Vec<Line<'static>> {
@@ -454,7 +457,8 @@ impl Screen {
             spans.extend(self.bar(share, 0.0, left.saturating_sub(25).min(50)));
             histogram.push(Line::from(spans));
         }
-        let past = self.last_waits(interval, (domain.id, vcpu));
+        let room = if beside { width - HISTOGRAM } else { width };
+        let past = self.last_waits(interval, (domain.id, vcpu), room);
         if !beside {
             lines.extend(histogram);
             lines.push(Line::default());
@@ -477,15 +481,17 @@ impl Screen {
         &self,
         interval: &Interval,
         (domain, vcpu): (u64, &VcpuInterval),
+        width: usize,
     ) -> Vec<Line<'static>> {
         let mut lines = vec![Line::raw("Its last waits, the newest first:")];
         let waits = last_waits(self.timelines.iter(), (domain, vcpu.id), vcpu.pcpu, LAST_WAITS);
         if waits.is_empty() {
             lines.push(Line::styled("  none in what was seen last", self.faint()));
         }
-        lines.extend(waits.into_iter().map(|wait| {
+        lines.extend(waits.into_iter().flat_map(|wait| {
             let (when, length) = (interval.moment(wait.start_ns), time(wait.length_ns));
-            Line::raw(format!("  {when}  {length:>6}  {}", meanwhile(wait.ran.into_iter())))
+            let wait = format!("  {when}  {length:>6}  {}", meanwhile(wait.ran.into_iter()));
+            wrapped(&wait, width, "    ")
         }));
         lines
     }

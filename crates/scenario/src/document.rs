@@ -118,7 +118,16 @@ impl Setting {
                 return Err(self.key_error(format!("`{key}` has no keys in it")));
             }
         }
-        *item = Item::Value(value);
+        // Among `[[tables]]` a value would be dropped.
+        *item = match (&item, value) {
+            (Item::Table(_), Value::InlineTable(table)) => Item::Table(table.into_table()),
+            (Item::Table(_), _)
+                if path.last().is_some_and(|part| part.parse::<usize>().is_ok()) =>
+            {
+                return Err(self.value_error("this is no table: write { KEY = VALUE, ... }"));
+            }
+            (_, value) => Item::Value(value),
+        };
         self.path = path;
         Ok(())
     }

@@ -187,6 +187,8 @@ fn options_of_the_command() {
     shows(&set("credit.slice_ns=x"), &["--set:1:17", "`x` is no value for slice_ns"]);
     shows(&set("domain.0.weight=0"), &["--set:1:17", "`0` is out of range"]);
     shows(&set("domain.a.weight=65536"), &["--set:1:17", "`65536` is out of range"]);
+    shows(&set("domain.0=a"), &["--set:1:10", "write { KEY = VALUE, ... }"]);
+    shows(&set("domain.a=1"), &["--set:1:10", "write { KEY = VALUE, ... }"]);
     shows(&set("domain.7.weight=1"), &["--set:1:1", "no item 7"]);
     shows(&set("domain.aa.weight=1"), &["--set:1:1", "there is no `aa`, did you mean `a`?"]);
     shows(&set("domain.a.name.x=1"), &["--set:1:1", "`domain.a.name` has no keys"]);

@@ -651,7 +651,8 @@ fn settings_from_the_command_line() {
             "host.cores_per_socket=4",
             "domain.b.weight=512",
             "domain.0.cap_percent=50",
-            "domain.b.task.0.workload.busy.compute=1 ms",
+            "domain.b.task.0={ name = \"whole\", workload = { busy = {} } }",
+            "domain.b.task.whole.workload.busy.compute=1 ms",
             "host.costs.migration=1 us",
             "credit.slice_ns=5000000",
         ]

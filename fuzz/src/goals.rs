@@ -8,7 +8,7 @@ use steelyard_advise::Toolstack;
 use steelyard_goal::{Direction, Goal, Keep};
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
-use steelyard_simulator::config::{Domain, Host, Setup};
+use steelyard_simulator::config::{Domain, Host, HostTasks, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::workload::{Busy, Ping};
 use steelyard_tune::{Header, Question, State};
@@ -24,6 +24,8 @@ static HOSTS: LazyLock<[Run; 2]> = LazyLock::new(|| {
 fn setup() -> Setup {
     let domains = ["web", "a: b", "host", "al*", "\u{e9}"].map(|name| {
         let domain = Domain::new(name, 1).with_task(1, Busy::default());
+        let host_tasks = (name == "host").then_some(HostTasks { priority: 120, kernel: false });
+        let domain = Domain { host_tasks, ..domain };
         if name == "web" { domain.with_task(1, Ping::default()) } else { domain }
     });
     Setup { host: Host::with_pcpus(2), domains: domains.into() }
@@ -37,10 +39,12 @@ fn policy() -> Policy {
 pub fn goal(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let [before, after] = &*HOSTS;
+    let domains = setup().domains;
+    let host = steelyard_goal::Host { domains: &domains, run: before };
     for direction in [Direction::Minimise, Direction::Maximise] {
-        match Goal::parse(direction, text, before) {
+        match Goal::parse(direction, text, &host) {
             Ok(goal) => {
-                let again = Goal::parse(direction, &goal.figure.to_string(), before);
+                let again = Goal::parse(direction, &goal.figure.to_string(), &host);
                 assert_eq!(again.as_ref(), Ok(&goal), "{text}");
                 let value = goal.value(after);
                 assert!(value.is_none_or(f64::is_finite), "{text}: {value:?}");
@@ -48,9 +52,9 @@ pub fn goal(bytes: &[u8]) {
             Err(error) => assert!(!error.to_string().contains('\x1b')),
         }
     }
-    match Keep::parse(text, before) {
+    match Keep::parse(text, &host) {
         Ok(keep) => {
-            assert_eq!(Keep::parse(&keep.to_string(), before).as_ref(), Ok(&keep), "{text}");
+            assert_eq!(Keep::parse(&keep.to_string(), &host).as_ref(), Ok(&keep), "{text}");
             for run in [before, after] {
                 let value = keep.value(run, after);
                 let shortfall = value.map(|value| keep.shortfall(value));
@@ -67,7 +71,8 @@ pub fn goal(bytes: &[u8]) {
 /// Any bytes as the file of a search, and as what follows the first line of this one.
 pub fn search(bytes: &[u8]) {
     let (setup, policy) = (setup(), policy());
-    let goals = [Goal::parse(Direction::Minimise, "web: wait p99", &HOSTS[0]).expect("a goal")];
+    let host = steelyard_goal::Host { domains: &setup.domains, run: &HOSTS[0] };
+    let goals = [Goal::parse(Direction::Minimise, "web: wait p99", &host).expect("a goal")];
     let question = Question {
         setup: &setup,
         policy: &policy,

@@ -42,8 +42,33 @@ pub fn keep(text: &str, host: &Host<'_>) -> Result<Keep, Diagnostic> {
     };
     let sign = rest.start + at;
     let figure = figure(&source, of, rest.start..sign, host)?;
-    let bound = bound(&source, &figure, sign + 2..text.len())?;
+    let place = sign + 2..text.len();
+    let bound = bound(&source, &figure, place.clone())?;
+    if at_least && figure.is_share() {
+        can_be(&source, &figure, bound, place, host)?;
+    }
     Ok(Keep { text: plain(text), figure, at_least, bound })
+}
+
+/// Whether vCPUs can be given as much CPU time as is wanted.
+fn can_be(
+    source: &Source,
+    figure: &Figure,
+    bound: Bound,
+    place: Range<usize>,
+    host: &Host<'_>,
+) -> Result<(), Diagnostic> {
+    let Bound::Value(percent) = bound else { return Ok(()) };
+    let domains = figure.domains().iter().map(|&domain| &host.domains[domain]);
+    match domains.into_iter().find(|domain| percent > 100.0 * f64::from(domain.vcpus)) {
+        Some(Domain { name, vcpus, .. }) => {
+            let message = format!("`{name}` can have {} % at most", 100 * vcpus);
+            let help = format!("100 % is one pCPU, and its vCPUs are {vcpus}");
+            let start = place.end - source.text[place.clone()].trim_start().len();
+            Err(source.error(start..place.end, message).with_help(help))
+        }
+        None => Ok(()),
+    }
 }
 
 fn source(option: &str, text: &str) -> Result<Source, Diagnostic> {

@@ -178,6 +178,8 @@ fn what_cannot_be_is_told_with_its_place() {
             "15",
             "`%`, `% of now`, `% of entitled`",
         ),
+        ("web: share >= 101 %", "`web` can have 100 % at most", "15", "its vCPUs are 1"),
+        ("all: share >= 101 %", "`web` can have 100 % at most", "15", "one pCPU"),
         ("web: wait p99 <= 5", "`5` lacks a unit", "18", "`ms`"),
         ("web: wait p99 <= 5 %", "`%` is no unit", "18", "`ms`"),
         (

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use steelyard_boundary::text::{harmless, told};
 use steelyard_report::{number, spread, time, with_unit};
 
-use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Wanted, enough};
+use crate::judge::{ChangeMade, Cost, Judged, Outcome, Proposal, Row, Wanted, enough};
+use crate::search::spread as spread_of;
 
 /// So many of each are shown: 24 lines with one goal and one figure to keep.
 const CHANGES_SHOWN: usize = 5;
@@ -94,7 +95,7 @@ fn head(outcome: &Outcome, input: &str) -> String {
 /// Why nothing is proposed.
 fn nothing(outcome: &Outcome) -> String {
     if outcome.keeping == 0 {
-        return "Nothing to gain: no setting keeps what is to be kept.\n".to_owned();
+        return nearest(outcome);
     }
     let Some(best) = outcome.rejected.first() else {
         return "Nothing to gain: no setting is better than the host as it is.\n".to_owned();
@@ -104,6 +105,20 @@ fn nothing(outcome: &Outcome) -> String {
             .to_owned();
     let _ = writeln!(text, "  {}", best.policy);
     figures(&mut text, outcome, best);
+    text
+}
+
+/// No setting keeps what is to be kept: how near the nearest comes.
+fn nearest(outcome: &Outcome) -> String {
+    let mut text = "Nothing to gain: no setting keeps what is to be kept.\n".to_owned();
+    let violation = |row: &&Row| row.score.violation;
+    let rows = outcome.rows.iter();
+    let Some(row) = rows.min_by(|a, b| violation(a).total_cmp(&violation(b))) else { return text };
+    let _ = writeln!(text, "Nearest, by {}", row.policy);
+    for (keep, values) in outcome.keeps.iter().zip(&row.figures.keeps) {
+        let has = spread(spread_of(values), &keep.unit);
+        let _ = writeln!(text, "  {}: {has}", told(&keep.text));
+    }
     text
 }
 

@@ -109,6 +109,8 @@ pub struct Hurt {
     pub domain: String,
     /// How it fares.
     pub now: Standing,
+    /// And how it fared when it was recorded, its CPU time whole; none if it was not, waits of 0 if they were not.
+    pub recorded: Option<Standing>,
     /// What it is due of CPU time, in percent of one pCPU.
     pub due_percent: f64,
     /// Why it waited, if it was not for others: part of its waits in which its cap or reservation kept it off.
@@ -320,6 +322,7 @@ fn hurt(
         Hurt {
             domain: first.domains[domain].name.clone(),
             now: standing(runs, domain),
+            recorded: recorded(question, &first.domains[domain].name),
             due_percent: mean(yardsticks, |yardstick| yardstick.due_percent(domain)),
             parked_percent: 100.0 * sum(&|time| time.parked_ns)
                 / sum(&|time| time.waited_ns).max(1.0),
@@ -331,6 +334,17 @@ fn hurt(
         }
     };
     hurt.into_iter().map(one).collect()
+}
+
+/// How a domain fared when the host was recorded.
+fn recorded(question: &Question, name: &str) -> Option<Standing> {
+    let domain = question.recorded?.domains.iter().find(|domain| domain.name == name)?;
+    let waits = &domain.time.waits;
+    Some(Standing {
+        useful_percent: domain.share_percent,
+        p99_ns: waits.p99_ns as f64,
+        worst_ns: waits.worst.as_ref().map_or(0, |worst| worst.length_ns) as f64,
+    })
 }
 
 /// What comes of a trial, if it is worth telling.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use steelyard_report::{lines, number, range, time};
 
-use crate::{Advice, Effect, Hurt, Plan, Proposal};
+use crate::{Advice, Effect, Hurt, Plan, Proposal, Standing};
 
 /// Of a terminal as everybody has one. Commands are never broken: they are there to be copied.
 const COLUMNS: usize = 80;
@@ -102,7 +102,8 @@ fn say_hurt(hurt: &Hurt) -> String {
     if hurt.parked_percent >= 50.0 {
         why.push("its cap or reservation keeps it off".to_owned());
     } else if !hurt.meanwhile.is_empty() {
-        let ran = hurt.meanwhile.iter().take(3);
+        // What was recorded has the other's place.
+        let ran = hurt.meanwhile.iter().take(if hurt.recorded.is_some() { 2 } else { 3 });
         let ran: Vec<_> = ran.map(|(name, percent)| format!("{name} {percent:.0} %")).collect();
         why.push(format!("meanwhile ran {}", ran.join(", ")));
     }
@@ -112,9 +113,20 @@ fn say_hurt(hurt: &Hurt) -> String {
     let (useful, due) = (number(now.useful_percent), number(*due_percent));
     let (p99, worst) = (time(now.p99_ns), time(now.worst_ns));
     let at = time(hurt.worst_at_ns as f64);
-    why.insert(0, format!("worst {worst} at {at}"));
+    let was = hurt.recorded.map_or(String::new(), |it| format!("; {}", say_recorded(it)));
+    why.insert(0, format!("worst {worst} at {at}{was}"));
     let gets = format!("{domain}: gets {useful} % of a CPU, is due {due} %; wait p99 {p99}");
     wrapped(2, &gets) + &wrapped(5, &why.join("; "))
+}
+
+/// Its CPU time, and its waits if they were recorded.
+fn say_recorded(recorded: Standing) -> String {
+    let Standing { useful_percent, p99_ns, worst_ns } = recorded;
+    let waits = match worst_ns > 0.0 {
+        true => format!(", p99 {}, worst {}", time(p99_ns), time(worst_ns)),
+        false => String::new(),
+    };
+    format!("recorded {} %{waits}", number(useful_percent))
 }
 
 /// Of each step what part of the gain is reached with it.

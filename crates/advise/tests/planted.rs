@@ -455,6 +455,16 @@ fn what_gains_less_than_replays_are_off_is_no_advice() {
     let same = advice(&recorded);
     assert_eq!(same.error, Some(0.0));
     assert!(!same.is_empty());
+    let hurt = &same.hurt[0];
+    let was = recorded.domains.iter().find(|domain| domain.name == hurt.domain).unwrap();
+    assert_eq!(hurt.recorded.unwrap().p99_ns, was.time.waits.p99_ns as f64);
+    assert_eq!(hurt.recorded.unwrap().worst_ns, hurt.now.worst_ns);
+    let text = steelyard_advise::text(&same, "", false);
+    assert!(
+        text.contains(&format!("recorded {}", steelyard_report::number(was.share_percent))),
+        "{text}"
+    );
+    assert!(text.lines().count() <= 24, "{text}");
     // Others may have been added to a scenario of a recording.
     recorded.domains.remove(0);
     assert_eq!(advice(&recorded).error, Some(0.0));

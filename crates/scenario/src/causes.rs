@@ -67,6 +67,29 @@ impl Load {
         self.burst_ns = 0;
     }
 
+    /// When it ran or waited first.
+    pub fn first_ns(&self) -> u64 {
+        self.first_ns
+    }
+
+    /// Whether it began to run or wait when that one had done so for the last time.
+    pub fn comes_after(&self, other: &Load) -> bool {
+        self.until_ns.is_some() && other.until_ns.is_some_and(|until_ns| until_ns < self.first_ns)
+    }
+
+    /// It goes on with what that one did, who came after it. By so many bursts those of the other are later here.
+    pub fn go_on(&mut self, next: Load) -> u32 {
+        self.end_burst(next.first_ns.saturating_sub(self.until_ns.unwrap_or(next.first_ns)));
+        let later = self.replay.bursts.len() as u32;
+        self.replay.bursts.extend(next.replay.bursts);
+        self.replay.first_pcpu = self.replay.first_pcpu.or(next.replay.first_pcpu);
+        self.burst_ns = next.burst_ns;
+        self.until_ns = next.until_ns;
+        self.wakes += next.wakes;
+        self.awake_ns = next.awake_ns;
+        later
+    }
+
     pub fn finish(mut self, start_ns: u64, end_ns: u64) -> ReplayThread {
         let first_wake_ns = match self.until_ns {
             None => end_ns.saturating_sub(start_ns),
@@ -78,6 +101,9 @@ impl Load {
         ReplayThread { first_wake_ns, ..self.replay }
     }
 }
+
+/// Loads that others go on with: by the number of each that of the other, and by how many bursts its own are later there.
+pub(crate) type GoneOn = HashMap<u32, (u32, u32)>;
 
 /// Who woke whom, found out as runs and waits are told of.
 #[derive(Default)]
@@ -237,11 +263,21 @@ impl Causes {
 
     /// Adds to each thread whom it wakes and who wakes it. `threads` are by the number of their load, with what they
     /// are called in the replay.
-    pub fn settle(self, threads: &mut HashMap<u32, (RecordedThread, ReplayThread)>) {
+    pub fn settle(
+        self,
+        threads: &mut HashMap<u32, (RecordedThread, ReplayThread)>,
+        gone_on: &GoneOn,
+    ) {
+        let place = |load: u32, burst: u32| {
+            let (load, later) = gone_on.get(&load).copied().unwrap_or((load, 0));
+            (load, burst.saturating_add(later))
+        };
         // How far each is in the order of what happened: its burst, and CPU time in it.
         let mut reached: HashMap<u32, (u32, u64)> = HashMap::new();
         for edge in self.edges {
-            let (Some(by), Some(of)) = (edge.waker, edge.woken) else { continue };
+            let (Some(mut by), Some(mut of)) = (edge.waker, edge.woken) else { continue };
+            (by.load, by.burst) = place(by.load, by.burst);
+            (of.load, of.burst) = place(of.load, of.burst);
             let (Some((waker, work)), Some((woken, caused))) =
                 (threads.get(&by.load), threads.get(&of.load))
             else {
@@ -250,7 +286,8 @@ impl Causes {
             let runs =
                 |thread: &ReplayThread, burst: u32| thread.bursts.get(burst as usize).copied();
             let at = (by.burst, by.after_ns);
-            let fits = runs(work, by.burst).is_some_and(|burst| by.after_ns <= burst.run_ns)
+            let fits = by.load != of.load
+                && runs(work, by.burst).is_some_and(|burst| by.after_ns <= burst.run_ns)
                 && runs(caused, of.burst).is_some()
                 && reached.get(&by.load).is_none_or(|&reached| reached <= at)
                 // A burst has one cause.
@@ -316,7 +353,7 @@ mod tests {
             (thread, (RecordedThread { process: 1, thread }, load.finish(0, 200)))
         });
         let mut replays = replays.collect();
-        causes.settle(&mut replays);
+        causes.settle(&mut replays, &GoneOn::new());
         replays
     }
 
@@ -377,9 +414,37 @@ mod tests {
             (thread, (RecordedThread { process: 1, thread }, load.finish(0, 100)))
         });
         let mut replays = replays.collect();
-        causes.settle(&mut replays);
+        causes.settle(&mut replays, &GoneOn::new());
         assert_eq!(replays[&1].1.causes[0].awake_work_ns, Some(35));
         assert_eq!(replays[&0].1.first_pcpu, Some(0));
+    }
+
+    #[test]
+    fn who_comes_after_goes_on_with_what_the_other_did() {
+        let mut causes = Causes::default();
+        let [mut first, mut waker, mut next] = [0, 1, 2].map(Load::numbered);
+        let run =
+            |start_ns, end_ns| Segment { domain: 0, vcpu: 0, pcpu: Some(0), start_ns, end_ns };
+        causes.add(who(0), &mut first, &run(5, 10));
+        causes.wake(15, Some(who(1)), who(2));
+        causes.add(who(1), &mut waker, &run(14, 16));
+        // Twice awake itself, and woken from outside of all this for the second.
+        causes.add(who(2), &mut next, &run(16, 20));
+        causes.add(who(2), &mut next, &run(30, 33));
+        assert!(next.comes_after(&first) && !next.comes_after(&waker) && !first.comes_after(&next));
+        let gone_on = GoneOn::from([(2, (0, first.go_on(next)))]);
+        let replays = [(0, first), (1, waker)].map(|(number, load)| {
+            (number, (RecordedThread { process: 1, thread: number }, load.finish(0, 100)))
+        });
+        let mut replays = HashMap::from(replays);
+        causes.settle(&mut replays, &gone_on);
+        let both = &replays[&0].1;
+        let burst = |run_ns, sleep_ns| Burst { run_ns, sleep_ns };
+        // From its last sleep it goes on to its first.
+        assert_eq!(both.bursts, [burst(5, 6), burst(4, 10), burst(3, 67 + 5)]);
+        assert_eq!((both.causes[0].burst, both.causes[0].wake), (1, 0));
+        let woken = RecordedThread { process: 1, thread: 0 };
+        assert_eq!(replays[&1].1.wakes, [Wake { burst: 0, after_ns: 1, woken }]);
     }
 
     #[test]
@@ -410,7 +475,7 @@ mod tests {
                 (thread, (RecordedThread { process: 1, thread }, load.finish(0, 100)))
             });
             let mut replays = replays.collect();
-            causes.settle(&mut replays);
+            causes.settle(&mut replays, &GoneOn::new());
             (replays[&0].1.wakes.clone(), replays[&1].1.causes.clone())
         };
         let (wakes, causes) = edge(60, 70);

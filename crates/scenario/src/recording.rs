@@ -24,7 +24,7 @@ use steelyard_simulator::units::CpuSet;
 use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
 use steelyard_simulator::{Usable, entitle};
 
-use crate::causes::{Causes, Load};
+use crate::causes::{Causes, GoneOn, Load};
 use crate::priority;
 use crate::rest::{OtherThread, Rest, rest_of_the_host};
 
@@ -576,7 +576,7 @@ impl Digest {
         }
         let figures = self.others_tally.figures(&[]);
         let groups = self.hold(&mut processes, &others, &figures, elapsed_ns);
-        let rest = rest_of_the_host(others.into_values(), &figures, &groups, elapsed_ns);
+        let (rest, gone_on) = rest_of_the_host(others.into_values(), &figures, &groups, elapsed_ns);
         for (id, rest) in (priority::REST..).zip(rest) {
             let Rest { mut name, weight, ungrouped, tasks, times, loads, pins } = rest;
             // A domain may be called so, and there may be more threads than one has room for.
@@ -592,7 +592,7 @@ impl Digest {
                 Process { name, weight, ungrouped, tasks, cap_percent, pins, times, replay, vcpus }
             });
         }
-        threads.settle(self.causes, &mut processes);
+        threads.settle(self.causes, &gone_on, &mut processes);
         let pcpus = self.pcpus.iter().map(|&(busy_ns, switches)| PcpuMeasure {
             idle_ns: elapsed_ns.saturating_sub(busy_ns),
             switches,
@@ -784,8 +784,8 @@ impl Threads {
     }
 
     /// Each process has its own, with who wakes whom.
-    fn settle(&mut self, causes: Causes, processes: &mut BTreeMap<u32, Process>) {
-        causes.settle(&mut self.replays);
+    fn settle(&mut self, causes: Causes, gone_on: &GoneOn, processes: &mut BTreeMap<u32, Process>) {
+        causes.settle(&mut self.replays, gone_on);
         for (id, numbers) in &self.numbers {
             let replays = numbers.iter().filter_map(|number| self.replays.remove(number));
             let replays = replays.map(|(_, replay)| Arc::new(replay)).collect();

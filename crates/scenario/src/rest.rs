@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steelyard_recording::groups::{Groups, Member};
-use steelyard_recording::{Figures, Group, Placement};
+use steelyard_recording::{Figures, Group, Placement, merged};
 use steelyard_simulator::config::HostTasks;
 use steelyard_simulator::measure::{TimeMeasure, Waits};
 use steelyard_simulator::units::CpuSet;
 
-use crate::causes::Load;
+use crate::causes::{GoneOn, Load};
 use crate::priority;
 
 /// How the names of threads of the kernel begin that run often.
@@ -123,14 +123,14 @@ enum Held {
     Group(u64),
 }
 
-/// Who is no vCPU as domains: of each group one, and of those in none one for threads that are equally urgent.
-/// `figures` are in the order of their indices.
+/// Who is no vCPU as domains: of each group one, and of those in none one for threads that are equally urgent; and who
+/// goes on with what others did. `figures` are in the order of their indices.
 pub(crate) fn rest_of_the_host(
     others: impl Iterator<Item = OtherThread>,
     figures: &[Figures],
     groups: &Groups,
     elapsed_ns: u64,
-) -> Vec<Rest> {
+) -> (Vec<Rest>, GoneOn) {
     let others: Vec<_> = others.filter(|other| other.gotten_ns > 0).collect();
     let mut used_ns: BTreeMap<u64, u64> = BTreeMap::new();
     for other in &others {
@@ -152,14 +152,64 @@ pub(crate) fn rest_of_the_host(
         };
         alike.entry(held).or_default().push(other);
     }
-    let mut rest = vec![];
+    let (mut rest, mut gone_on) = (vec![], GoneOn::new());
     for (held, mut threads) in alike {
         while !threads.is_empty() {
             let some = threads.drain(..threads.len().min(priority::MAX_THREADS)).collect();
-            rest.push(one_domain(held, some, figures, groups, elapsed_ns));
+            let mut one = one_domain(held, some, figures, groups, elapsed_ns);
+            if matches!(held, Held::Group(_)) {
+                one.go_on(elapsed_ns, &mut gone_on);
+            }
+            rest.push(one);
         }
     }
-    rest
+    (rest, gone_on)
+}
+
+impl Rest {
+    /// Who comes after another goes on with what that one did. The kernel takes a thread that ends out of its group's
+    /// load at once, and one that begins for busy; vCPUs that sleep for good would be in the average for a while, and
+    /// leave each of many threads that live for a moment a part of the group's weight.
+    fn go_on(&mut self, elapsed_ns: u64, gone_on: &mut GoneOn) {
+        let (times, loads) = (std::mem::take(&mut self.times), std::mem::take(&mut self.loads));
+        let pins = std::mem::take(&mut self.pins);
+        let mut threads: Vec<_> = times
+            .into_iter()
+            .zip(loads)
+            .zip(pins)
+            .map(|((time, load), pin)| (time, load, pin))
+            .collect();
+        threads.sort_by_key(|(_, load, _)| load.first_ns());
+        let mut alike: Vec<(TimeMeasure, Load, Option<CpuSet>)> = vec![];
+        for (time, load, pin) in threads {
+            let before = |it: &&mut (TimeMeasure, Load, Option<CpuSet>)| {
+                it.2 == pin && load.comes_after(&it.1)
+            };
+            match alike.iter_mut().find(before) {
+                Some((before_time, before, _)) => {
+                    let number = load.number;
+                    gone_on.insert(number, (before.number, before.go_on(load)));
+                    add(before_time, &time, elapsed_ns);
+                }
+                None => alike.push((time, load, pin)),
+            }
+        }
+        for (time, load, pin) in alike {
+            self.times.push(time);
+            self.loads.push(load);
+            self.pins.push(pin);
+        }
+    }
+}
+
+/// What another did meanwhile.
+fn add(time: &mut TimeMeasure, other: &TimeMeasure, elapsed_ns: u64) {
+    let histogram = merged(&time.waits.histogram, &other.waits.histogram, u64::saturating_add);
+    let worst = [&time.waits.worst, &other.waits.worst].into_iter().flatten();
+    let worst = worst.max_by_key(|worst| worst.length_ns).cloned();
+    time.add_sums(other);
+    time.waits = Waits::of(histogram, worst);
+    time.blocked_ns = elapsed_ns.saturating_sub(time.gotten_ns).saturating_sub(time.waited_ns);
 }
 
 fn one_domain(

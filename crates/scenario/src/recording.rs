@@ -564,7 +564,7 @@ impl Digest {
         let figures = self.tally.figures(&open).into_iter();
         let mut threads = Threads { start_ns, end_ns, ..Threads::default() };
         let mut processes = self.virtual_machines(figures, &is_vcpu, &mut threads);
-        let others = std::mem::take(&mut self.others);
+        let mut others = std::mem::take(&mut self.others);
         let mut assumed = std::mem::take(&mut self.all.host.unseen);
         let held = self.held();
         assumed.extend(never_told(&self.all.host.source, held).map(str::to_owned));
@@ -575,6 +575,7 @@ impl Digest {
             assumed.push(PARTIAL.to_owned());
         }
         let figures = self.others_tally.figures(&[]);
+        self.adopt(&mut processes, &mut others, &figures, &mut threads);
         let groups = self.hold(&mut processes, &others, &figures, elapsed_ns);
         let (rest, gone_on) = rest_of_the_host(others.into_values(), &figures, &groups, elapsed_ns);
         for (id, rest) in (priority::REST..).zip(rest) {
@@ -656,6 +657,46 @@ impl Digest {
     /// Whether it was told how threads are held. By perf and Perfetto alone only how urgent they are is told.
     fn held(&self) -> bool {
         !matches!(self.all.host.source.as_str(), "perf" | "Perfetto") && !self.placements.is_empty()
+    }
+
+    /// Threads of the usual niceness in a group whose vCPUs are all of one virtual machine are that one's: its I/O and
+    /// emulator threads.
+    fn adopt(
+        &mut self,
+        processes: &mut BTreeMap<u32, Process>,
+        others: &mut BTreeMap<(u32, Arc<str>), OtherThread>,
+        figures: &[Figures],
+        threads: &mut Threads,
+    ) {
+        let ids: Vec<_> =
+            self.all.domains.iter().map(|domain| u32::try_from(domain.id).ok()).collect();
+        let mut owners: HashMap<u64, Option<u32>> = HashMap::new();
+        for (who, placement) in &self.placements {
+            let (Who::Vcpu(index, _), Some(group)) = (who, placement.groups.first()) else {
+                continue;
+            };
+            let owner = owners.entry(group.id).or_insert(Some(*index));
+            *owner = owner.filter(|known| known == index);
+        }
+        let owner_of = |other: &OtherThread| *owners.get(&other.groups().first()?.id)?;
+        let elapsed_ns = threads.end_ns.saturating_sub(threads.start_ns);
+        for (key, mut other) in std::mem::take(others) {
+            let owner = owner_of(&other).filter(|_| other.is_usual() && other.gotten_ns > 0);
+            let id = owner.and_then(|index| ids.get(index as usize).copied().flatten());
+            let process = id.and_then(|id| Some((id, processes.get_mut(&id)?)));
+            let room =
+                process.filter(|(_, it)| it.vcpus > 0 && it.times.len() < priority::MAX_THREADS);
+            let (Some(index), Some((id, process))) = (owner, room) else {
+                others.insert(key, other);
+                continue;
+            };
+            if let Some(placement) = other.placement.take() {
+                self.placements.insert(Who::Vcpu(index, process.times.len() as u32), placement);
+            }
+            let figures = figures.get(other.index as usize).cloned().unwrap_or_default();
+            process.times.push(other.time(figures, elapsed_ns));
+            threads.add(id, vec![other.load]);
+        }
     }
 
     /// Where it was told how threads are held, domains are held so; the groups that there were.
@@ -772,9 +813,10 @@ struct Threads {
 }
 
 impl Threads {
-    /// Those of a process, in order.
+    /// Those of a process, in order, after those that it has.
     fn add(&mut self, process: u32, loads: Vec<Load>) {
-        for (thread, load) in (0..).zip(loads) {
+        let first = self.numbers.get(&process).map_or(0, Vec::len) as u32;
+        for (thread, load) in (first..).zip(loads) {
             let number = load.number;
             let thread = RecordedThread { process, thread };
             let replay = load.finish(self.start_ns, self.end_ns);

@@ -68,6 +68,11 @@ impl OtherThread {
         self.groups().is_empty() && KERNEL_THREADS.iter().any(|begin| self.name.starts_with(begin))
     }
 
+    /// Whether it has the usual niceness.
+    pub fn is_usual(&self) -> bool {
+        self.priority() == priority::NICE_USUAL
+    }
+
     fn priority(&self) -> u32 {
         priority::known(self.priority)
     }
@@ -83,7 +88,8 @@ impl OtherThread {
         }
     }
 
-    fn time(&self, figures: Figures, elapsed_ns: u64) -> TimeMeasure {
+    /// What it got.
+    pub fn time(&self, figures: Figures, elapsed_ns: u64) -> TimeMeasure {
         let gotten_ns = self.gotten_ns.min(elapsed_ns);
         let time = TimeMeasure { gotten_ns, switches: self.runs, ..TimeMeasure::default() };
         let (waited_ns, waits) = match (self.waits_told, figures.waits) {

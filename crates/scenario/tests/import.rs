@@ -541,8 +541,8 @@ fn a_kernel_that_favours_groups_is_named() {
     }
 }
 
-/// The same on two pCPUs, with who woke whom, and how they are held: `make`, woken at 5 ms, wakes the vCPU at 100 ms.
-fn held_and_woken() -> Vec<u8> {
+/// The same on two pCPUs, with who woke whom, and how they are held, `make` in this group and so urgent: `make`, woken at 5 ms, wakes the vCPU at 100 ms.
+fn held_and_woken(of_make: u64, priority: u32) -> Vec<u8> {
     let mut snapshots = vec![];
     steelyard_recording::read(Cursor::new(with_others("6.1.0-13-amd64")), |snapshot| {
         snapshots.push(snapshot);
@@ -559,6 +559,7 @@ fn held_and_woken() -> Vec<u8> {
         structure.host.pcpus = 2;
         snapshot.structure = structure.into();
         snapshot.idle_ns = vec![0; 2];
+        snapshot.others.iter_mut().for_each(|run| run.priority = Some(priority));
         if snapshot.time_ns > 0 {
             // It waits for the pCPU from 100 ms on.
             let ran = snapshot.segments[0];
@@ -568,7 +569,7 @@ fn held_and_woken() -> Vec<u8> {
             snapshot.threads.wakes = vec![wake(5, None, make), wake(100, Some(make), vcpu)];
             snapshot.threads.placements = vec![
                 held(vcpu, group(4, 1024), Some("1".parse().unwrap())),
-                held(make, group(9, 512), None),
+                held(make, group(of_make, if of_make == 4 { 1024 } else { 512 }), None),
             ];
         }
         recorder.record(&snapshot).unwrap();
@@ -578,7 +579,8 @@ fn held_and_woken() -> Vec<u8> {
 
 #[test]
 fn who_wakes_whom_and_how_threads_are_held_is_replayed() {
-    let loaded = load(&scratch("held.steelyard", &held_and_woken()), &Options::default()).unwrap();
+    let loaded =
+        load(&scratch("held.steelyard", &held_and_woken(9, 125)), &Options::default()).unwrap();
     let domains = &loaded.setup.domains;
     let held: Vec<_> = domains
         .iter()
@@ -613,6 +615,29 @@ fn who_wakes_whom_and_how_threads_are_held_is_replayed() {
     simulation.run_until(loaded.length.0);
     let run = simulation.measure();
     assert!(run.domains[0].share_percent > 30.0, "{}", run.domains[0].share_percent);
+}
+
+#[test]
+fn a_thread_in_the_group_of_one_machine_is_part_of_it() {
+    let load = |priority| {
+        load(&scratch("part.steelyard", &held_and_woken(4, priority)), &Options::default()).unwrap()
+    };
+    // Niceness counts within a group, which a domain's threads do not have.
+    assert_eq!(load(125).setup.domains[1].name, "rest of the host, nice 5, beside vCPUs");
+    let loaded = load(120);
+    let [web] = loaded.setup.domains.as_slice() else { panic!("{:?}", loaded.setup.domains) };
+    assert_eq!((web.name.as_str(), web.vcpus, web.weight, web.ungrouped), ("web", 2, 1024, false));
+    let pins: Vec<_> = ["1", "0-1"].map(|set| set.parse::<CpuSet>().unwrap()).into();
+    assert_eq!(web.pin, pins);
+    let Workload::Replay(replay) = &web.task[0].workload else { panic!() };
+    let [vcpu, make] = replay.threads.as_slice() else { panic!("{replay:?}") };
+    // Within it, who wakes whom is known as before.
+    assert_eq!(make.wakes[0].woken, RecordedThread { process: replay.process, thread: 0 });
+    let waker = RecordedThread { process: replay.process, thread: 1 };
+    assert_eq!((vcpu.causes[0].waker, vcpu.causes[0].wake), (waker, 0));
+    // 100 and 80 ms of 300.
+    let recorded = &loaded.recorded.unwrap().domains[0];
+    assert!((recorded.share_percent - 60.0).abs() < 0.01, "{}", recorded.share_percent);
 }
 
 /// Times that each thread was switched in, and its CPU time in ms, from `perf sched timehist -s`

@@ -42,7 +42,7 @@ pub fn keep(text: &str, host: &Host<'_>) -> Result<Keep, Diagnostic> {
     };
     let sign = rest.start + at;
     let figure = figure(&source, of, rest.start..sign, host)?;
-    let place = sign + 2..text.len();
+    let place = text.len() - text[sign + 2..].trim_start().len()..text.len();
     let bound = bound(&source, &figure, place.clone())?;
     if at_least && figure.is_share() {
         can_be(&source, &figure, bound, place, host)?;
@@ -59,13 +59,12 @@ fn can_be(
     host: &Host<'_>,
 ) -> Result<(), Diagnostic> {
     let Bound::Value(percent) = bound else { return Ok(()) };
-    let domains = figure.domains().iter().map(|&domain| &host.domains[domain]);
-    match domains.into_iter().find(|domain| percent > 100.0 * f64::from(domain.vcpus)) {
+    let mut domains = figure.domains().iter().map(|&domain| &host.domains[domain]);
+    match domains.find(|domain| percent > 100.0 * f64::from(domain.vcpus)) {
         Some(Domain { name, vcpus, .. }) => {
             let message = format!("`{name}` can have {} % at most", 100 * vcpus);
             let help = format!("100 % is one pCPU, and its vCPUs are {vcpus}");
-            let start = place.end - source.text[place.clone()].trim_start().len();
-            Err(source.error(start..place.end, message).with_help(help))
+            Err(source.error(place, message).with_help(help))
         }
         None => Ok(()),
     }
@@ -183,12 +182,10 @@ fn unit_of<'a>(host: &'a Host<'_>, domain: usize, name: &str) -> Option<&'a str>
 }
 
 fn bound(source: &Source, figure: &Figure, place: Range<usize>) -> Result<Bound, Diagnostic> {
-    let text = &source.text[place.clone()];
-    let word = text.trim_start();
-    let start = place.end - word.len();
+    let word = &source.text[place.clone()];
     let digits = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
     let number = &word[..digits];
-    let wrong = |message: String| source.error(start..place.end, message);
+    let wrong = |message: String| source.error(place.clone(), message);
     let Some(number) = number.parse::<f64>().ok().filter(|number| number.is_finite()) else {
         let message = format!("`{}` is no number of 0 or more", word.trim());
         return Err(wrong(message).with_help("write a bound such as 80 % or 5 ms"));

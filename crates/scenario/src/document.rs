@@ -101,8 +101,9 @@ impl Setting {
         let value = self.value.parse().unwrap_or_else(|_| Value::from(self.value.as_str()));
         let mut path = self.path.clone();
         let mut item = document.as_item_mut();
+        let mut is_list = false;
         for (depth, part) in path.iter_mut().enumerate() {
-            let is_list = item.is_array() || item.is_array_of_tables();
+            is_list = item.is_array() || item.is_array_of_tables();
             if is_list {
                 let index = find(item, part).map_err(|message| self.key_error(message))?;
                 *part = index.to_string();
@@ -121,9 +122,7 @@ impl Setting {
         // Among `[[tables]]` a value would be dropped.
         *item = match (&item, value) {
             (Item::Table(_), Value::InlineTable(table)) => Item::Table(table.into_table()),
-            (Item::Table(_), _)
-                if path.last().is_some_and(|part| part.parse::<usize>().is_ok()) =>
-            {
+            (Item::Table(_), _) if is_list => {
                 return Err(self.value_error("this is no table: write { KEY = VALUE, ... }"));
             }
             (_, value) => Item::Value(value),

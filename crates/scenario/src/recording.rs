@@ -26,7 +26,7 @@ use steelyard_simulator::{Usable, entitle};
 
 use crate::causes::{Causes, GoneOn, Load};
 use crate::priority;
-use crate::rest::{OtherThread, Rest, rest_of_the_host};
+use crate::rest::{self, OtherThread, Rest, rest_of_the_host};
 
 /// A whole recording.
 #[derive(Debug, Default)]
@@ -177,8 +177,6 @@ impl Recording {
         names: &HashMap<&str, &str>,
     ) -> DomainMeasure {
         let mut total = TimeMeasure::default();
-        let mut histogram = vec![];
-        let mut worst = None;
         let mut vcpus = vec![];
         for time in process.times.iter().take(domain.vcpus as usize) {
             let mut time = time.clone();
@@ -187,15 +185,9 @@ impl Recording {
                     name.clone_into(&mut ran.domain);
                 }
             }
-            histogram = merged(&histogram, &time.waits.histogram, u64::saturating_add);
-            worst = worst
-                .into_iter()
-                .chain(time.waits.worst.clone())
-                .reduce(|one, other| if other.length_ns > one.length_ns { other } else { one });
-            total.add_sums(&time);
+            rest::add(&mut total, &time);
             vcpus.push(VcpuMeasure { time });
         }
-        total.waits = Waits::of(histogram, worst);
         DomainMeasure {
             name: domain.name.clone(),
             weight: domain.weight,

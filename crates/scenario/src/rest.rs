@@ -195,7 +195,9 @@ impl Rest {
                 Some((before_time, before, _)) => {
                     let number = load.number;
                     gone_on.insert(number, (before.number, before.go_on(load)));
-                    add(before_time, &time, elapsed_ns);
+                    add(before_time, &time);
+                    let awake_ns = before_time.gotten_ns.saturating_add(before_time.waited_ns);
+                    before_time.blocked_ns = elapsed_ns.saturating_sub(awake_ns);
                 }
                 None => alike.push((time, load, pin)),
             }
@@ -208,14 +210,14 @@ impl Rest {
     }
 }
 
-/// What another did meanwhile.
-fn add(time: &mut TimeMeasure, other: &TimeMeasure, elapsed_ns: u64) {
-    let histogram = merged(&time.waits.histogram, &other.waits.histogram, u64::saturating_add);
-    let worst = [&time.waits.worst, &other.waits.worst].into_iter().flatten();
-    let worst = worst.max_by_key(|worst| worst.length_ns).cloned();
-    time.add_sums(other);
-    time.waits = Waits::of(histogram, worst);
-    time.blocked_ns = elapsed_ns.saturating_sub(time.gotten_ns).saturating_sub(time.waited_ns);
+/// Adds what another got, and how it waited; of two waits that are as long the first is the worst.
+pub(crate) fn add(total: &mut TimeMeasure, other: &TimeMeasure) {
+    let histogram = merged(&total.waits.histogram, &other.waits.histogram, u64::saturating_add);
+    let worst = [&total.waits.worst, &other.waits.worst].into_iter().flatten();
+    let worst =
+        worst.reduce(|one, other| if other.length_ns > one.length_ns { other } else { one });
+    total.waits = Waits::of(histogram, worst.cloned());
+    total.add_sums(other);
 }
 
 fn one_domain(

@@ -17,8 +17,8 @@
  *	1. sy_charge() for who ran; sy_block() if it has nothing more to do.
  *	2. best = who ran, if still runnable and not parked, else none. Walk the
  *	   queue from the lowest key, leaving out who may not run here, asking
- *	   sy_consider(), until TAKE or STOP. If none was taken and none ran, the
- *	   first one that may run here is taken.
+ *	   sy_consider(), until TAKE or STOP; who is to be PREFERred is best then. If none
+ *	   was taken and best is none, the first one that may run here is taken.
  *	3. if sy_look_further(): walk other queues, nearest first, asking
  *	   sy_steal() per candidate, lowest key first, until TAKE; STOP ends the
  *	   walk of that queue only.
@@ -831,9 +831,8 @@ SY_FN u64 sy_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 }
 
 /* What moving v from one queue to the other is worth; 0 or less: leave it. */
-SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from,
-			  const struct sy_queue *to, const struct sy_domain *d,
-			  const struct sy_vcpu *v, u64 now)
+SY_FN s64 sy_balance_gain(const struct sy_policy *p, const struct sy_queue *from, struct sy_queue *to,
+			  const struct sy_domain *d, const struct sy_vcpu *v, u64 now)
 {
 	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT2:

@@ -59,11 +59,20 @@
 #define SY_NONE 0xffffffffu
 #define SY_FOREVER 0x7fffffffffffffffULL
 
+/*
+ * Groups for which a queue has room as entities of their own, as Linux's control groups are: a host that stands for Linux's
+ * own scheduler has some.
+ */
+#ifndef SY_QUEUE_GROUPS
+#define SY_QUEUE_GROUPS 0
+#endif
+
 /* Room for a policy's parameters and for the private state of a discipline, in 64-bit words. */
 #define SY_PARAMETER_WORDS 40
 #define SY_VCPU_WORDS 14
 #define SY_DOMAIN_WORDS 10
-#define SY_QUEUE_WORDS 12
+#define SY_QUEUE_WORDS 14
+#define SY_GROUP_WORDS 20
 #define SY_PCPU_WORDS 4
 #define SY_ACCOUNTING_WORDS 15
 /* The same for the parameters of a governor; room for its state is what it says in the list of governors. */
@@ -122,6 +131,7 @@ struct sy_domain {
 	u64 account_ns; /* between two accountings of each of its vCPUs, if shorter than sy_account_ns(); 0: that */
 	u64 vcpus; /* number of vCPUs */
 	u64 timer_ns; /* when the host must call sy_domain_timer(); 0: never */
+	struct sy_domain *group; /* of domains, that it is in, itself one without vCPUs; or 0; written by the host before init */
 	u64 state[SY_DOMAIN_WORDS];
 	SY_GOVERNORS_OWN(DOMAIN);
 };
@@ -144,6 +154,9 @@ struct sy_queue {
 	u32 queued; /* vCPUs that wait in it, the running ones not counted; written by the host */
 	u64 state[SY_QUEUE_WORDS];
 	SY_GOVERNORS_OWN(QUEUE);
+#if SY_QUEUE_GROUPS
+	u64 group[SY_QUEUE_GROUPS][SY_GROUP_WORDS];
+#endif
 };
 
 struct sy_pcpu {
@@ -266,7 +279,8 @@ enum sy_fact {
 enum sy_verdict {
 	SY_SKIP, /* not this one; look at the next */
 	SY_TAKE, /* this one, and look no further */
-	SY_STOP /* not this one, and look no further */
+	SY_STOP, /* not this one, and look no further */
+	SY_PREFER /* this one rather than whom was preferred before; look at the next */
 };
 
 /*

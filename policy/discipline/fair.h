@@ -36,7 +36,9 @@
  *	domain's weight / (1 + averaged number of the other vCPUs of the domain that are runnable),
  * between the whole weight and weight / vcpus. The averages decay; a vCPU's weight follows when it
  * wakes and when it is charged, which leaves its lag in CPU time as it was. The vCPUs of a domain that is
- * `ungrouped` are threads that no group holds together: each is an entity with the whole weight.
+ * `ungrouped` are threads that no group holds together: each is an entity with the whole weight. With `groups` as entities
+ * nothing is flattened (fair_groups.h), with `balance_load` averaged vCPUs are moved as in Linux (fair_balance.h): so the own
+ * scheduler of a recorded Linux host is replayed.
  *
  * A pause-loop exit is answered as KVM of the time does: until 2.6.38 the spinning vCPU sleeps for
  * 100 us; from 2.6.39 it yields to a sibling (*directed yield*), to the next in rotation that waits,
@@ -50,8 +52,9 @@
  * number of pCPUs; the wake-up granularity; run to parity (whether a wake-up may cut a slice).
  *
  * Open readings
- *  - No buddies except those of a directed yield, no wake affinity, no cgroup above the domain, no start debit: a
- *    new vCPU starts without lag.
+ *  - No buddies except those of a directed yield, no wake affinity, no start debit: a new vCPU starts without lag.
+ *  - Groups as entities: a group's slice is that which its domain asks for, in Linux the least that waits in it. A vCPU's load
+ *    falls to outer groups at once when it moves, in Linux as their averages follow.
  *  - 2.6.38 averages a group's load over a window that is halved when full: here half-lives.
  *  - KVM stops at the first sibling that it can yield to; here all are asked, so that those who spin
  *    are passed over in turn at each exit, not only when their turn has come. In 6.12 NEXT_BUDDY is off,
@@ -66,7 +69,7 @@
  *  - `hrtick` is that of 7.2, for order `deadline`: who is chosen again does not set the timer, as
  *    set_next_task_fair() is called for another task only. In 7.2 whoever wakes sets it if it is off,
  *    too; here only if the one that runs was alone.
- *  - Balance moves one vCPU at a time, by weight. Linux doubles the time between two balances while
+ *  - Balance moves one vCPU at a time, by the weights of the moment unless `balance_load` is averaged. Linux doubles the time between two balances while
  *    nothing is out of balance: here it is fixed. A failed balance does not make hot vCPUs movable:
  *    who waits cools within the migration cost.
  *  - 6.12 searches work for a newly idle pCPU if that stays idle, on average, for longer than the
@@ -116,6 +119,15 @@
 	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
 	  "order deadline: negative lag is made up for during sleep", \
 	  "DELAY_DEQUEUE, DELAY_ZERO", 1, 0, 1) \
+	X(FAIR_GROUPS, "groups", "flattened|entities", 0, 1, \
+	  "order deadline: what a domain of several vCPUs is: a weight of which each has its part, or an entity in each queue", \
+	  "CONFIG_FAIR_GROUP_SCHED: entities; flattened: reading", 0, 0, 0) \
+	X(FAIR_REWEIGH, "reweigh", "kept|inflated", 0, 1, \
+	  "order deadline: the lag of who runs when its weight changes", \
+	  "reweight_entity(): inflated by 6.13's 6d71a9c61604, until 101f3498b4bd", 0, 0, 0) \
+	X(FAIR_BALANCE_LOAD, "balance_load", "momentary|averaged", 0, 1, \
+	  "by which loads vCPUs are balanced, and with averaged ones by whose rules: Linux's", \
+	  "cpu_load(), task_h_load(), calculate_imbalance(), detach_tasks() of 6.12; momentary: reading", 0, 0, 0) \
 	X(FAIR_LOAD_HALF_LIFE_NS, "load_half_life_ns", "ns", SY_US, 10 * SY_S, \
 	  "time in which the average of a domain's runnable vCPUs forgets half", \
 	  "sysctl_sched_shares_window 10 ms, halved when full; PELT: y^32 = 1/2", 32 * SY_MS, \
@@ -165,6 +177,21 @@ enum fair_hrtick {
 	FAIR_HRTICK_EVERY
 };
 
+enum fair_group_kind {
+	FAIR_GROUPS_FLATTENED,
+	FAIR_GROUPS_ENTITIES
+};
+
+enum fair_reweigh_kind {
+	FAIR_REWEIGH_KEPT,
+	FAIR_REWEIGH_INFLATED
+};
+
+enum fair_balance_load {
+	FAIR_LOAD_MOMENTARY,
+	FAIR_LOAD_AVERAGED
+};
+
 enum fair_pause_loop {
 	FAIR_PAUSE_IGNORED,
 	FAIR_PAUSE_YIELD,
@@ -176,6 +203,8 @@ enum fair_parameter { FAIR_PARAMETERS(SY_PARAMETER_INDEX) FAIR_PARAMETER_COUNT }
 _Static_assert((int)FAIR_PARAMETER_COUNT <= SY_PARAMETER_WORDS, "parameters fit");
 
 #include "fair_sums.h"
+#include "fair_groups.h"
+#include "fair_balance.h"
 
 /* ---- What is told of a vCPU, and the queue's timer ---- */
 
@@ -184,24 +213,24 @@ SY_FN s64 fair_credit(const struct sy_queue *q, const struct sy_vcpu *v)
 {
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 
-	return s->place < FAIR_WAITING ? s->lag :
-					 fair_difference(fair_queue_const(q)->vruntime, s->vruntime);
+	return s->entity.place < FAIR_WAITING ? s->entity.lag :
+						fair_difference(fair_queue_const(q)->sums.vruntime, s->entity.vruntime);
 }
 
 /* A sleep for a pause loop is a park, too. */
 SY_FN enum sy_class fair_class(const struct sy_vcpu *v)
 {
-	return v->runnable && fair_vcpu_const(v)->place < FAIR_MOVING ? SY_CLASS_PARKED :
-									SY_CLASS_NONE;
+	return v->runnable && fair_vcpu_const(v)->entity.place < FAIR_MOVING ? SY_CLASS_PARKED :
+									       SY_CLASS_NONE;
 }
 
 /* Order deadline: how long who runs may until it has consumed its slice; a timer is set for no less. */
 static inline u64 fair_left_ns(const struct fair_vcpu *s)
 {
-	u64 left = sy_max(s->deadline, s->vruntime) - s->vruntime;
+	u64 left = sy_max(s->entity.deadline, s->entity.vruntime) - s->entity.vruntime;
 
-	left = sy_min(left, sy_divide(1ULL << 63, s->weight)) * s->weight;
-	left = (left - sy_min(s->uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
+	left = sy_min(left, sy_divide(1ULL << 63, s->entity.weight)) * s->entity.weight;
+	left = (left - sy_min(s->entity.uncharged, left) + FAIR_WEIGHT_UNIT - 1) / FAIR_WEIGHT_UNIT;
 	return sy_max(left, FAIR_TIMER_LEAST_NS);
 }
 
@@ -222,14 +251,16 @@ SY_FN bool fair_writes_domain(const struct sy_policy *p, const struct sy_domain 
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 	bool budgets = budget_writes(&s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 
+	if (fair_entities(p))
+		return true;
 	switch (call) {
 	case SY_CALL_join:
 	case SY_CALL_leave:
 		return budgets;
 	case SY_CALL_charge:
-		return budgets || (s->place >= FAIR_WAITING && fair_grouped(d));
+		return budgets || (s->entity.place >= FAIR_WAITING && fair_grouped(d));
 	case SY_CALL_key:
-		return budgets || s->place < FAIR_MOVING;
+		return budgets || s->entity.place < FAIR_MOVING;
 	case SY_CALL_tick:
 		return false;
 	default:
@@ -260,9 +291,9 @@ SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pc
 {
 	struct fair_queue *f = fair_queue(q);
 
-	f->vruntime = FAIR_VRUNTIME_START;
+	f->sums.vruntime = FAIR_VRUNTIME_START;
 	f->least_waiting = FAIR_NOBODY;
-	f->scale = fair_scale(p, pcpus);
+	f->sums.scale = fair_scale(p, pcpus);
 	f->balance_interval_ns = sy_min(SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_NS), FAIR_RUN_MAX_NS) *
 				 sy_clamp(pcpus, 1, 1ULL << 16);
 	f->balance_interval_ns = sy_min(f->balance_interval_ns,
@@ -273,10 +304,10 @@ SY_FN void fair_domain_init(const struct sy_policy *p, struct sy_domain *d, u64 
 {
 	struct fair_domain *fd = fair_domain(d);
 
-	fd->runnable_vcpus = 0;
+	fd->load = 0;
 	fd->yielded_to = 0;
-	fd->runnable.value = 0;
-	fd->runnable.updated_ns = now;
+	fd->average.value = 0;
+	fd->average.updated_ns = now;
 	budget_init(&fd->budget, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 }
 
@@ -285,9 +316,9 @@ SY_FN void fair_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	s->place = FAIR_ASLEEP;
+	s->entity.place = FAIR_ASLEEP;
 	s->runnable.updated_ns = now;
-	s->weight = fair_weight(p, d, s, now);
+	s->entity.weight = fair_weight(p, d, s, now);
 }
 
 SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
@@ -295,17 +326,27 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 {
 	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
+	struct fair_entity *own = &s->entity;
+	struct fair_sums *sums;
 
-	s->vruntime += f->vruntime;
-	if (s->place != FAIR_MOVING)
-		return 0;
-	if (fair_by_deadline(p)) {
-		s->vruntime = s->saves ? f->vruntime - (u64)s->lag : fair_vruntime_with_lag(f, s, s->lag);
-		s->deadline += s->vruntime;
+	fair_move_on(p, f, now);
+	if (!SY_APART(v))
+		fair_belong(p, f, d, own);
+	sums = fair_sums_of(f, own);
+	own->vruntime += sums->vruntime;
+	if (own->place == FAIR_MOVING) {
+		if (fair_by_deadline(p)) {
+			own->vruntime = own->saves ? sums->vruntime - (u64)own->lag :
+						     fair_vruntime_with_lag(sums, own, own->lag);
+			own->deadline += own->vruntime;
+		}
+		fair_add(p, sums, own);
+		fair_groups_enter(p, f, d, own->group, now);
+		own->place = FAIR_WAITING;
+		budget_key(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
+		f->tried_ns = 0;
 	}
-	fair_add(p, f, s);
-	s->place = FAIR_WAITING;
-	budget_key(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
+	fair_move_load(p, f, d, s, true, now);
 	return 0;
 }
 
@@ -314,15 +355,21 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 {
 	struct fair_queue *f = fair_queue(q);
 	struct fair_vcpu *s = fair_vcpu(v);
-	u64 vtime = f->vruntime;
+	struct fair_entity *own = &s->entity;
+	struct fair_sums *sums = fair_sums_of(f, own);
+	u64 vtime = sums->vruntime;
 
-	if (s->place >= FAIR_WAITING) {
-		s->lag = fair_lag(p, f, d, s);
-		s->deadline -= s->vruntime;
-		fair_remove(p, f, s);
-		s->place = FAIR_MOVING;
+	fair_move_on(p, f, now);
+	fair_move_load(p, f, d, s, false, now);
+	if (own->place >= FAIR_WAITING) {
+		own->lag = fair_lag(p, sums, d, own);
+		own->deadline -= own->vruntime;
+		fair_remove(p, sums, own);
+		fair_groups_exit(p, f, d, own->group, now);
+		own->place = FAIR_MOVING;
 	}
-	s->vruntime -= vtime;
+	own->vruntime -= vtime;
+	fair_part(f, own);
 	return budget_block(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 			    now);
 }
@@ -334,8 +381,28 @@ static inline void fair_rouse(const struct sy_policy *p, struct sy_domain *d, st
 			      u64 now)
 {
 	fair_weight(p, d, s, now); /* the averages, before what they tend to changes */
-	fair_domain(d)->runnable_vcpus++;
-	s->place = FAIR_PARKED;
+	if (!fair_entities(p))
+		fair_domain(d)->load += FAIR_ONE;
+	s->entity.place = FAIR_PARKED;
+}
+
+/* Into the sums of the queue or group that it shares. */
+static inline void fair_vcpu_enter(const struct sy_policy *p, struct fair_queue *f, struct sy_domain *d,
+				   struct fair_vcpu *s, u64 now)
+{
+	fair_enter(p, fair_sums_of(f, &s->entity), d, &s->entity, fair_weight(p, d, s, now), now);
+	fair_groups_enter(p, f, d, s->entity.group, now);
+}
+
+static inline void fair_vcpu_exit(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+				  struct fair_vcpu *s, u64 now)
+{
+	struct fair_queue *f = fair_queue(q);
+
+	fair_exit(p, fair_sums_of(f, &s->entity), d, &s->entity);
+	fair_groups_exit(p, f, d, s->entity.group, now);
+	if (!fair_by_deadline(p))
+		fair_advance(f, q, FAIR_NOBODY);
 }
 
 SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
@@ -345,23 +412,24 @@ SY_FN u32 fair_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	u32 request = budget_wake(&fair_domain(d)->budget, &s->grant, d, v,
 				  SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), now);
 
-	if (s->place == FAIR_ASLEEP)
+	fair_move_on(p, fair_queue(q), now);
+	if (s->entity.place == FAIR_ASLEEP)
 		fair_rouse(p, d, s, now);
-	if (s->place == FAIR_PARKED && !(request & SY_PARK))
-		fair_enter(p, fair_queue(q), d, s, now);
+	if (s->entity.place == FAIR_PARKED && !(request & SY_PARK))
+		fair_vcpu_enter(p, fair_queue(q), d, s, now);
 	return request;
 }
 
 SY_FN u32 fair_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	return SY_STEPS_PLACE | (fair_vcpu_const(v)->saves ? SY_STEPS_LESSER : 0) |
+	return SY_STEPS_PLACE | (fair_vcpu_const(v)->entity.saves ? SY_STEPS_LESSER : 0) |
 	       SY_STEPS(SY_STEP_LAST_IDLE, SY_STEP_ONE_IDLE, SY_STEP_LAST_LEAD, SY_STEP_END);
 }
 
 /* Order deadline: it has no savings, where there are any. */
 SY_FN bool fair_is_lesser(const struct sy_policy *p, const struct sy_vcpu *v)
 {
-	return SY_PARAMETER(p, FAIR_SAVED_NS) && fair_by_deadline(p) && !fair_vcpu_const(v)->saves;
+	return SY_PARAMETER(p, FAIR_SAVED_NS) && fair_by_deadline(p) && !fair_vcpu_const(v)->entity.saves;
 }
 
 /* It sleeps. */
@@ -370,12 +438,14 @@ static inline u32 fair_lull(const struct sy_policy *p, struct sy_queue *q, struc
 {
 	struct fair_vcpu *s = fair_vcpu(v);
 
-	if (s->place >= FAIR_WAITING)
-		fair_exit(p, q, d, s);
-	if (s->place == FAIR_PARKED) {
+	fair_move_on(p, fair_queue(q), now);
+	if (s->entity.place >= FAIR_WAITING)
+		fair_vcpu_exit(p, q, d, s, now);
+	if (s->entity.place == FAIR_PARKED) {
 		fair_weight(p, d, s, now);
-		fair_domain(d)->runnable_vcpus--;
-		s->place = FAIR_ASLEEP;
+		if (!fair_entities(p))
+			fair_domain(d)->load -= FAIR_ONE;
+		s->entity.place = FAIR_ASLEEP;
 	}
 	return budget_block(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS),
 			    now);
@@ -399,12 +469,12 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	struct fair_vcpu *s = fair_vcpu(v);
 
 	/* Who yields all the time comes last; farther off its deadline could not be scaled. */
-	if (s->saves)
-		s->due_ns = now + s->slice_ns;
+	if (s->entity.saves)
+		s->entity.due_ns = now + s->entity.slice_ns;
 	else
-		s->deadline = sy_min(s->deadline + fair_virtual(s->slice_ns, s->weight),
-				     s->vruntime + FAIR_DEADLINE_MAX);
-	s->protected = 0;
+		s->entity.deadline = sy_min(s->entity.deadline + fair_virtual(s->entity.slice_ns, s->entity.weight),
+					    s->entity.vruntime + FAIR_DEADLINE_MAX);
+	s->entity.protected = 0;
 	return 0;
 }
 
@@ -418,19 +488,19 @@ static inline bool fair_may_borrow(const struct sy_queue *q, const struct sy_vcp
 {
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 
-	return !fair_queue_const(q)->saving_weight &&
-	       fair_difference(s->vruntime, fair_queue_const(q)->vruntime) <=
-		       (s64)fair_virtual(ahead_ns, s->weight);
+	return !fair_queue_const(q)->sums.saving_weight &&
+	       fair_difference(s->entity.vruntime, fair_queue_const(q)->sums.vruntime) <=
+		       (s64)fair_virtual(ahead_ns, s->entity.weight);
 }
 
 /* Order vruntime: whether it may come before its turn: it is ahead by a granularity at most. */
 static inline bool fair_may_come(const struct sy_policy *p, const struct fair_queue *f,
 				 const struct fair_vcpu *s, u64 vruntime)
 {
-	u64 granularity_ns = fair_grown(p, f, FAIR_WAKEUP_GRANULARITY_NS);
+	u64 granularity_ns = fair_grown(p, &f->sums, FAIR_WAKEUP_GRANULARITY_NS);
 
-	return fair_difference(s->vruntime, vruntime) <=
-	       (s64)fair_virtual(granularity_ns, s->weight);
+	return fair_difference(s->entity.vruntime, vruntime) <=
+	       (s64)fair_virtual(granularity_ns, s->entity.weight);
 }
 
 SY_FN enum sy_gang fair_spin(const struct sy_policy *p, struct sy_vcpu *v)
@@ -462,8 +532,8 @@ SY_FN u32 fair_summon(const struct sy_policy *p, const struct sy_queue *q, struc
 
 	SY_STORE(fair_domain(d)->yielded_to, v->index);
 	v->first = SY_CHOICE(p, FAIR_NEXT_BUDDY) &&
-		   (fair_by_deadline(p) ? s->vruntime <= f->vruntime :
-					  fair_may_come(p, f, s, f->vruntime));
+		   (fair_by_deadline(p) ? s->entity.vruntime <= f->sums.vruntime :
+					  fair_may_come(p, f, s, f->sums.vruntime));
 	return SY_REKEY | SY_RESCHEDULE;
 }
 
@@ -482,7 +552,7 @@ SY_FN u32 fair_spun(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 		return fair_yield(p, q, d, v, now) | SY_RESCHEDULE;
 	case FAIR_PAUSE_SLEEP:
 		/* As a sleep of the thread, not as a park for a cap. */
-		if (s->place < FAIR_WAITING)
+		if (s->entity.place < FAIR_WAITING)
 			return 0;
 		v->timer_ns = now + SY_PARAMETER(p, FAIR_PAUSE_SLEEP_NS);
 		return fair_lull(p, q, d, v, now) | SY_PARK | SY_TIMER;
@@ -499,7 +569,7 @@ SY_FN u32 fair_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct 
 	u32 request;
 
 	v->timer_ns = 0;
-	if (s->place != FAIR_ASLEEP)
+	if (s->entity.place != FAIR_ASLEEP)
 		return SY_TIMER;
 	fair_rouse(p, d, s, now);
 	request = budget_wake(&fair_domain(d)->budget, &s->grant, d, v,
@@ -507,21 +577,23 @@ SY_FN u32 fair_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct 
 	return request & SY_PARK ? request | SY_TIMER : request | SY_TIMER | SY_UNPARK;
 }
 
-/* What the run of a vCPU of this queue means for its sums, weight and deadline. */
-static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
-				    struct sy_vcpu *v, u64 ran_virtual, u64 now)
+/* Virtual time in which it has run for so long. */
+static inline u64 fair_run(struct fair_entity *s, u64 ran_ns)
 {
-	struct fair_queue *f = fair_queue(q);
-	struct fair_vcpu *s = fair_vcpu(v);
-	/* Who is apart was in no group when the host looked. */
-	u64 weight = SY_APART(v) ? fair_whole_weight(d) : fair_weight(p, d, s, now);
+	u64 ran = sy_min(ran_ns, FAIR_RUN_MAX_NS) * FAIR_WEIGHT_UNIT + s->uncharged;
+	u64 ran_virtual = sy_divide(ran, s->weight);
+
+	s->uncharged = ran - ran_virtual * s->weight;
+	s->vruntime += ran_virtual;
+	return ran_virtual;
+}
+
+/* What the run of who is in these sums, and now has this weight, means for them and its deadline. */
+static inline u32 fair_charge_sums(const struct sy_policy *p, struct fair_sums *f, const struct sy_domain *d,
+				   struct fair_entity *s, u64 weight, u64 ran_virtual, u64 now)
+{
 	bool spent = s->saves && s->vruntime >= f->vruntime, consumed;
 
-	if (!fair_by_deadline(p)) {
-		fair_advance(f, q, s->vruntime);
-		fair_reweigh(p, f, s, weight);
-		return 0;
-	}
 	if (spent) {
 		fair_remove(p, f, s);
 		s->saves = 0;
@@ -534,34 +606,59 @@ static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *
 	consumed = spent || s->vruntime >= s->deadline;
 	if (consumed)
 		fair_renew_deadline(p, f, d, s, now);
-	if (q->queued && (consumed || (SY_CHOICE(p, FAIR_PREEMPT_SHORT) && !s->protected &&
-				       s->vruntime > f->vruntime)))
-		return SY_RESCHEDULE;
-	return 0;
+	return consumed || (SY_CHOICE(p, FAIR_PREEMPT_SHORT) && !s->protected && s->vruntime > f->vruntime) ?
+		       SY_RESCHEDULE :
+		       0;
+}
+
+/* The same of a vCPU and its groups. */
+static inline u32 fair_charge_queue(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
+				    struct sy_vcpu *v, u64 ran_ns, u64 ran_virtual, u64 now)
+{
+	struct fair_queue *f = fair_queue(q);
+	struct fair_vcpu *s = fair_vcpu(v);
+	/* Who is apart was in no group when the host looked. */
+	u64 weight = SY_APART(v) ? fair_whole_weight(d) : fair_weight(p, d, s, now);
+	struct fair_group *g;
+	u32 request;
+
+	if (!fair_by_deadline(p)) {
+		fair_advance(f, q, s->entity.vruntime);
+		fair_reweigh(p, &f->sums, &s->entity, weight);
+		return 0;
+	}
+	request = fair_charge_sums(p, fair_sums_of(f, &s->entity), d, &s->entity, weight, ran_virtual, now);
+	for (g = fair_group(f, s->entity.group); g; g = fair_group(f, g->entity.group)) {
+		const struct sy_domain *around = fair_domain_around(d, g);
+
+		if (!around || g->entity.place < FAIR_WAITING)
+			break;
+		request |= fair_charge_sums(p, fair_sums_of(f, &g->entity), around, &g->entity,
+					    g->entity.weight, fair_run(&g->entity, ran_ns), now);
+	}
+	return q->queued ? request : 0;
 }
 
 SY_FN u32 fair_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		      struct sy_vcpu *v, u64 ran_ns, u64 now)
 {
 	struct fair_vcpu *s = fair_vcpu(v);
-	u64 ran = sy_min(ran_ns, FAIR_RUN_MAX_NS) * FAIR_WEIGHT_UNIT + s->uncharged;
-	u64 ran_virtual = sy_divide(ran, s->weight);
+	u64 ran_virtual = fair_run(&s->entity, ran_ns);
 	u32 request = 0;
 
-	s->uncharged = ran - ran_virtual * s->weight;
-	s->vruntime += ran_virtual;
+	fair_move_on(p, fair_queue(q), now);
 	s->skipped = 0;
 	s->spins = s->spins && !ran_ns;
 	s->ran_ns += sy_min(ran_ns, FAIR_RUN_MAX_NS);
 	s->last_ran_ns = now;
-	if (s->place >= FAIR_WAITING)
-		request = fair_charge_queue(p, q, d, v, ran_virtual, now);
+	if (s->entity.place >= FAIR_WAITING)
+		request = fair_charge_queue(p, q, d, v, ran_ns, ran_virtual, now);
 
 	/* Who is parked may run on for a moment. */
 	request |= budget_charge(&fair_domain(d)->budget, &s->grant, d, v,
 				 SY_PARAMETER(p, FAIR_CAP_PERIOD_NS), ran_ns, now);
-	if (request & SY_PARK && s->place >= FAIR_WAITING)
-		fair_exit(p, q, d, s);
+	if (request & SY_PARK && s->entity.place >= FAIR_WAITING)
+		fair_vcpu_exit(p, q, d, s, now);
 	return request;
 }
 
@@ -581,27 +678,33 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 
 	budget_key(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 	/* A cap's period may end a sleep for a pause loop early. */
-	if (s->place == FAIR_ASLEEP)
+	if (s->entity.place == FAIR_ASLEEP)
 		fair_rouse(p, d, s, now);
-	if (s->place == FAIR_PARKED)
-		fair_enter(p, f, d, s, now);
-	if (s->place == FAIR_RUNNING)
-		s->place = FAIR_WAITING;
+	if (s->entity.place == FAIR_PARKED)
+		fair_vcpu_enter(p, f, d, s, now);
+	if (s->entity.place == FAIR_RUNNING)
+		s->entity.place = FAIR_WAITING;
 	if (fair_by_deadline(p))
-		return fair_due(s);
-	f->least_waiting = sy_min(f->least_waiting, s->vruntime);
-	return s->vruntime;
+		return fair_due(&s->entity);
+	f->least_waiting = sy_min(f->least_waiting, s->entity.vruntime);
+	return s->entity.vruntime;
 }
 
 /* Whether a waiting vCPU is chosen rather than the one that runs. */
 static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queue *q,
-				 const struct fair_vcpu *waiting, const struct fair_vcpu *running)
+				 const struct fair_vcpu *waiting_vcpu, const struct fair_vcpu *running_vcpu)
 {
-	const struct fair_queue *f = fair_queue_const(q);
-	bool shorter = SY_CHOICE(p, FAIR_PREEMPT_SHORT) && waiting->slice_ns < running->slice_ns;
+	const struct fair_entity *waiting = &waiting_vcpu->entity, *running = &running_vcpu->entity;
+	const struct fair_queue *queue = fair_queue_const(q);
+	const struct fair_sums *f;
+	bool shorter;
 
 	if (!fair_by_deadline(p))
 		return waiting->vruntime <= running->vruntime;
+	if (fair_entities(p))
+		fair_match(queue, &waiting, &running);
+	f = fair_sums_of_const(queue, waiting);
+	shorter = SY_CHOICE(p, FAIR_PREEMPT_SHORT) && waiting->slice_ns < running->slice_ns;
 	if (waiting->saves != running->saves)
 		return waiting->saves;
 	if (!fair_eligible(f, waiting))
@@ -617,9 +720,9 @@ SY_FN s64 fair_lead(const struct sy_policy *p, const struct sy_queue *q, const s
 {
 	const struct fair_vcpu *woken = fair_vcpu_const(v);
 	const struct fair_vcpu *current = fair_vcpu_const(running);
-	u64 granularity_ns = fair_grown(p, fair_queue_const(q), FAIR_WAKEUP_GRANULARITY_NS);
-	s64 granularity = (s64)fair_virtual(granularity_ns, woken->weight);
-	s64 behind = fair_difference(current->vruntime, woken->vruntime);
+	u64 granularity_ns = fair_grown(p, &fair_queue_const(q)->sums, FAIR_WAKEUP_GRANULARITY_NS);
+	s64 granularity = (s64)fair_virtual(granularity_ns, woken->entity.weight);
+	s64 behind = fair_difference(current->entity.vruntime, woken->entity.vruntime);
 
 	if (fair_by_deadline(p))
 		return fair_precedes(p, q, woken, current);
@@ -633,17 +736,20 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 	const struct fair_vcpu *waiting = fair_vcpu_const(candidate);
 	const struct fair_queue *f = fair_queue_const(q);
 
-	if (fair_by_deadline(p) && !fair_eligible(f, waiting))
+	if (fair_by_deadline(p) && !fair_all_eligible(f, &waiting->entity))
 		return SY_SKIP;
 	if (candidate->first)
 		return SY_TAKE;
 	if (!best || fair_precedes(p, q, waiting, fair_vcpu_const(best)))
-		return SY_TAKE;
+		return fair_entities(p) ? SY_PREFER : SY_TAKE;
+	/* Keys are in order among those who share a group, not beyond. */
+	if (fair_entities(p))
+		return SY_SKIP;
 	if (fair_vcpu_const(best)->skipped &&
-	    fair_may_come(p, f, waiting, fair_vcpu_const(best)->vruntime))
+	    fair_may_come(p, f, waiting, fair_vcpu_const(best)->entity.vruntime))
 		return SY_TAKE;
 	/* A shorter slice further on may still precede. */
-	if (fair_by_deadline(p) && fair_due(waiting) < fair_due(fair_vcpu_const(best)) &&
+	if (fair_by_deadline(p) && fair_due(&waiting->entity) < fair_due(&fair_vcpu_const(best)->entity) &&
 	    SY_CHOICE(p, FAIR_PREEMPT_SHORT))
 		return SY_SKIP;
 	return SY_STOP;
@@ -668,12 +774,6 @@ SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 	       now - fc->idle_since_ns >= fair_newidle_least_ns(p);
 }
 
-/* Ran so short a time ago that its cache is worth more than a pCPU now. */
-static inline bool fair_hot(const struct sy_policy *p, const struct fair_vcpu *s, u64 now)
-{
-	return s->last_ran_ns && now - s->last_ran_ns < SY_PARAMETER(p, FAIR_MIGRATION_COST_NS);
-}
-
 SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c,
 				 const struct sy_vcpu *best, const struct sy_queue *from,
 				 const struct sy_vcpu *candidate, u64 now)
@@ -689,11 +789,13 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 	struct fair_vcpu *s = fair_vcpu(v);
 	struct fair_pcpu *fc = (struct fair_pcpu *)c->state;
 
-	if (s->place == FAIR_WAITING)
-		s->place = FAIR_RUNNING;
+	if (fair_entities(p))
+		fair_groups_start(fair_queue(q), s->entity.group, SY_CHOICE(p, FAIR_RUN_TO_PARITY) != 0);
+	if (s->entity.place == FAIR_WAITING)
+		s->entity.place = FAIR_RUNNING;
 	s->ran_ns = 0;
 	s->last_ran_ns = now;
-	s->protected = SY_CHOICE(p, FAIR_RUN_TO_PARITY) != 0;
+	s->entity.protected = SY_CHOICE(p, FAIR_RUN_TO_PARITY) != 0;
 	fair_set_timer(p, fair_queue(q), s, now);
 
 	/* An idle time that a steal ended at once is none. Each weighs an eighth in the average. */
@@ -721,7 +823,7 @@ SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct
 
 	/* Behind one that was summoned there may be less; what was known is never too much. */
 	if (!next || !next->first)
-		f->least_waiting = next ? fair_vcpu_const(next)->vruntime : FAIR_NOBODY;
+		f->least_waiting = next ? fair_vcpu_const(next)->entity.vruntime : FAIR_NOBODY;
 	if (SY_CHOICE(p, FAIR_HRTICK) == FAIR_HRTICK_EVERY && fair_by_deadline(p))
 		return sy_min(slice_ns, fair_left_ns(s));
 	if (!q->queued)
@@ -736,10 +838,10 @@ static inline u64 fair_turn_ns(const struct sy_policy *p, const struct sy_queue 
 			       const struct fair_vcpu *s)
 {
 	const struct fair_queue *f = fair_queue_const(q);
-	u64 round_ns = sy_max(fair_grown(p, f, FAIR_LATENCY_NS),
-			      fair_grown(p, f, FAIR_BASE_SLICE_NS) * ((u64)q->queued + 1));
+	u64 round_ns = sy_max(fair_grown(p, &f->sums, FAIR_LATENCY_NS),
+			      fair_grown(p, &f->sums, FAIR_BASE_SLICE_NS) * ((u64)q->queued + 1));
 
-	return sy_divide(sy_min(round_ns, 1ULL << 37) * sy_min(s->weight, 1ULL << 26), f->weight);
+	return sy_divide(sy_min(round_ns, 1ULL << 37) * sy_min(s->entity.weight, 1ULL << 26), f->sums.weight);
 }
 
 SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
@@ -749,6 +851,9 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	struct fair_vcpu *s = fair_vcpu(v);
 	u32 request = 0;
 
+	fair_move_on(p, f, now);
+	if (fair_entities(p))
+		fair_groups_exit(p, f, d, s->entity.group, now);
 	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
 					    sy_clamp(SY_PARAMETER(p, FAIR_BUSY_FACTOR), 1, 1024)) {
 		f->balanced_ns = now;
@@ -760,52 +865,15 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	}
 	if (q->queued && !fair_by_deadline(p)) {
 		u64 turn_ns = fair_turn_ns(p, q, s);
-		u64 ahead = s->vruntime > f->least_waiting ? s->vruntime - f->least_waiting : 0;
+		u64 ahead = s->entity.vruntime > f->least_waiting ? s->entity.vruntime - f->least_waiting : 0;
 
 		if (s->ran_ns > turn_ns ||
-		    (s->ran_ns >= fair_grown(p, f, FAIR_BASE_SLICE_NS) && ahead > turn_ns)) {
+		    (s->ran_ns >= fair_grown(p, &f->sums, FAIR_BASE_SLICE_NS) && ahead > turn_ns)) {
 			s->ran_ns = 0;
 			request |= SY_RESCHEDULE;
 		}
 	}
 	return request;
-}
-
-static inline u64 fair_queue_weight(const struct fair_queue *f)
-{
-	return f->weight + f->saving_weight;
-}
-
-/* By weight, those where somebody waits above all others, or an idle pCPU might find nobody. */
-SY_FN u64 fair_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
-{
-	u64 weight = sy_min(fair_queue_weight(fair_queue(q)), FAIR_LOAD_WAITING - 1);
-
-	return q->queued ? FAIR_LOAD_WAITING + weight : weight;
-}
-
-/* By how much it evens the loads; at least 1 if it makes them no more uneven. */
-SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *from,
-			    const struct sy_queue *to, const struct sy_domain *d,
-			    const struct sy_vcpu *v, u64 now)
-{
-	const struct fair_queue *f = fair_queue_const(from);
-	const struct fair_queue *t = fair_queue_const(to);
-	const struct fair_vcpu *s = fair_vcpu_const(v);
-	u64 from_load = sy_min(fair_queue_weight(f), FAIR_RUN_MAX_NS);
-	u64 to_load = sy_min(fair_queue_weight(t), FAIR_RUN_MAX_NS);
-	s64 difference = fair_difference(from_load, to_load);
-	s64 after = difference - 2 * (s64)sy_min(s->weight, SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
-	u64 recent_ns = SY_PARAMETER(p, FAIR_TICK_NS);
-
-	if (s->place != FAIR_WAITING || fair_hot(p, s, now))
-		return 0;
-	if (from_load * 100 <= to_load * sy_min(SY_PARAMETER(p, FAIR_IMBALANCE_PERCENT), 1000))
-		return 0;
-	/* Between busy pCPUs only when either's turn has come, at this tick. */
-	if (to_load && now - f->balanced_ns >= recent_ns && now - t->balanced_ns >= recent_ns)
-		return 0;
-	return difference - (after < 0 ? -after : after) + 1;
 }
 
 #ifdef SY_DESCRIBE

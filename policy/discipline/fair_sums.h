@@ -20,9 +20,12 @@
 /* hrtick_start(): a timer is set for no less. */
 #define FAIR_TIMER_LEAST_NS (10 * SY_US)
 #define FAIR_NOBODY (~0ULL)
+/* Most that is averaged, and as much of runnable vCPUs: x FAIR_ONE it fits 64 bits. */
+#define FAIR_LOAD_MAX (1ULL << 43)
+#define FAIR_RUNNABLE_MAX (FAIR_ONE << 16)
 #define FAIR_LOAD_WAITING (1ULL << 62)
 
-/* A decaying average, in parts of FAIR_ONE. */
+/* A decaying average. */
 struct fair_average {
 	u64 value;
 	u64 updated_ns;
@@ -36,44 +39,72 @@ enum fair_place {
 	FAIR_RUNNING
 };
 
-struct fair_vcpu {
-	u64 vruntime; /* in no queue: relative to the virtual time of the one that it left */
+/* Who shares a queue, or what a group has of it: a vCPU or a group, as Linux's struct sched_entity. */
+struct fair_entity {
+	u64 vruntime; /* in no sums: of a vCPU, relative to the virtual time of those that it left */
 	u64 deadline; /* order deadline: virtual runtime at which its slice is consumed; between two queues: relative to vruntime */
 	u64 due_ns; /* order deadline, of who saves: its deadline in time */
 	s64 lag; /* order deadline: virtual time less vruntime when it left the sums */
-	u64 weight; /* of its part of the domain, at least 1 */
+	u64 weight; /* among those that it shares with, at least 1 */
 	u64 slice_ns; /* order deadline: asked for */
 	u64 uncharged; /* run time x FAIR_WEIGHT_UNIT short of 1 ns of virtual time: below weight */
+	u32 place; /* enum fair_place */
+	u8 group; /* its group's number in the queue, from 1; 0: it shares the queue itself */
+	u8 protected; /* 1: run to parity: chosen, slice not consumed */
+	u8 saves; /* order deadline: 1: it has savings, and is no part of the queue's virtual time */
+};
+
+/* Those who run or wait, and share a queue or what a group has of it. */
+struct fair_sums {
+	u64 vruntime; /* virtual time */
+	u64 remainder;
+	u64 weight; /* without those who save */
+	u64 saving_weight; /* of those */
+	u64 scale; /* of the times that grow with the number of pCPUs */
+};
+
+struct fair_vcpu {
+	struct fair_entity entity;
 	u64 ran_ns; /* since it was chosen */
 	u64 last_ran_ns;
-	u32 place; /* enum fair_place */
 	u32 passed_over; /* 1: it spun and was not yielded to the last time; see sy_pass_over() */
-	u8 protected; /* 1: run to parity: chosen, slice not consumed */
 	u8 skipped; /* 1: it yields to a sibling: the next choice is for another, if that is fair */
-	u8 saves; /* order deadline: 1: it has savings, and is no part of the queue's virtual time */
 	u8 spins; /* 1: it has not run since its last pause-loop exit */
-	struct fair_average runnable;
+	struct fair_average runnable; /* in parts of FAIR_ONE */
 	struct budget_grant grant;
 };
 
+/* Of a domain, or of a group of domains. */
 struct fair_domain {
-	u64 runnable_vcpus;
-	struct fair_average runnable;
+	u64 load; /* flattened: runnable vCPUs x FAIR_ONE; entities: weights in the sums of all queues */
+	struct fair_average average; /* of that */
 	u64 yielded_to; /* number of the vCPU that was yielded to last */
 	struct budget budget;
 };
 
+/* What a queue keeps of a domain, or of a group of domains, that is an entity there; see fair_groups.h. */
+struct fair_group {
+	u64 id; /* of the domain; 0: of none yet */
+	struct fair_entity entity;
+	struct fair_sums sums; /* of those in it who run or wait here */
+	struct fair_average load; /* of their weights */
+	u64 told; /* of their weights, what is in the domain's load */
+	u64 elsewhere; /* load in other queues, as taken last */
+	u64 elsewhere_ns; /* and when */
+	u64 members; /* vCPUs and groups of it that belong to this queue, asleep or not */
+};
+
 struct fair_queue {
-	u64 vruntime; /* the queue's virtual time */
-	u64 remainder;
-	u64 weight; /* sum over who runs or waits, without those who save */
-	u64 saving_weight; /* sum over those */
+	struct fair_sums sums;
 	u64 least_waiting; /* order vruntime: least that waits, or a bit less; or FAIR_NOBODY */
-	u64 scale; /* of the times that grow with the number of pCPUs */
 	u64 balance_interval_ns;
 	u64 pushed_ns; /* last balance towards idle pCPUs */
 	u64 balanced_ns; /* last balance between busy pCPUs */
 	u64 timer_ns; /* hrtick: when the first slice after a switch ends */
+	struct fair_average load; /* balance_load averaged: of all weights */
+	u64 tried_ns; /* likewise: last time that somebody might have been pulled, and nobody has come since; or 0 */
+	u32 failed; /* how many times in a row */
+	u32 running; /* number of the group whose vCPU was started last, or 0 */
 };
 
 struct fair_pcpu {
@@ -84,6 +115,7 @@ struct fair_pcpu {
 _Static_assert(sizeof(struct fair_vcpu) <= sizeof(((struct sy_vcpu *)0)->state), "vcpu fits");
 _Static_assert(sizeof(struct fair_domain) <= sizeof(((struct sy_domain *)0)->state), "domain fits");
 _Static_assert(sizeof(struct fair_queue) <= sizeof(((struct sy_queue *)0)->state), "queue fits");
+_Static_assert(sizeof(struct fair_group) <= SY_GROUP_WORDS * sizeof(u64), "group fits");
 _Static_assert(sizeof(struct fair_pcpu) <= sizeof(((struct sy_pcpu *)0)->state), "pcpu fits");
 
 static inline struct fair_vcpu *fair_vcpu(struct sy_vcpu *v)
@@ -138,7 +170,7 @@ static inline s64 fair_difference(u64 a, u64 b)
 }
 
 /* A time that grows with the number of pCPUs. */
-static inline u64 fair_grown(const struct sy_policy *p, const struct fair_queue *f, u64 parameter)
+static inline u64 fair_grown(const struct sy_policy *p, const struct fair_sums *f, u64 parameter)
 {
 	return sy_min(SY_PARAMETER(p, parameter), FAIR_RUN_MAX_NS) * f->scale;
 }
@@ -147,9 +179,8 @@ static inline u64 fair_grown(const struct sy_policy *p, const struct fair_queue 
  * Moves the average on to now, given the value that it tended to. Part kept after x half-lives, x
  * in 0..1: 2^-x within 0.6 %, by the parabola with the right ends and slope at 0.
  */
-static inline void fair_average(struct fair_average *a, u64 runnable, u64 half_life_ns, u64 now)
+static inline void fair_average(struct fair_average *a, u64 target, u64 half_life_ns, u64 now)
 {
-	u64 target = sy_min(runnable, 1ULL << 16) * FAIR_ONE;
 	u64 half_lives, x, keep;
 
 	if (now <= a->updated_ns)
@@ -159,6 +190,7 @@ static inline void fair_average(struct fair_average *a, u64 runnable, u64 half_l
 	x = half_lives % FAIR_ONE;
 	keep = FAIR_ONE - x * (726817 - 202529 * x / FAIR_ONE) / FAIR_ONE;
 	keep = half_lives / FAIR_ONE < 20 ? keep >> half_lives / FAIR_ONE : 0;
+	target = sy_min(target, FAIR_LOAD_MAX);
 	if (a->value > target)
 		a->value = target + (a->value - target) * keep / FAIR_ONE;
 	else
@@ -166,10 +198,10 @@ static inline void fair_average(struct fair_average *a, u64 runnable, u64 half_l
 	a->updated_ns = now;
 }
 
-/* ---- The queue's sums ---- */
+/* ---- Sums ---- */
 
 /* Restores 0 <= remainder < weight; the virtual time becomes the average, rounded down. */
-static inline void fair_settle(struct fair_queue *f)
+static inline void fair_settle(struct fair_sums *f)
 {
 	u64 steps;
 
@@ -186,7 +218,13 @@ static inline void fair_settle(struct fair_queue *f)
 	}
 }
 
-static inline void fair_add(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
+/* All their weights. */
+static inline u64 fair_sum(const struct fair_sums *f)
+{
+	return f->weight + f->saving_weight;
+}
+
+static inline void fair_add(const struct sy_policy *p, struct fair_sums *f, struct fair_entity *s)
 {
 	if (s->saves) {
 		f->saving_weight += s->weight;
@@ -199,7 +237,7 @@ static inline void fair_add(const struct sy_policy *p, struct fair_queue *f, str
 	}
 }
 
-static inline void fair_remove(const struct sy_policy *p, struct fair_queue *f, struct fair_vcpu *s)
+static inline void fair_remove(const struct sy_policy *p, struct fair_sums *f, struct fair_entity *s)
 {
 	if (s->saves) {
 		f->saving_weight -= s->weight;
@@ -221,10 +259,10 @@ static inline void fair_advance(struct fair_queue *f, const struct sy_queue *q, 
 		f->least_waiting = FAIR_NOBODY;
 	least = sy_min(running, f->least_waiting);
 	if (least != FAIR_NOBODY)
-		f->vruntime = sy_max(f->vruntime, least);
+		f->sums.vruntime = sy_max(f->sums.vruntime, least);
 }
 
-/* ---- A vCPU's weight, slice and lag ---- */
+/* ---- Weight, slice and lag ---- */
 
 /* Of a domain that is no group: each vCPU has it. */
 static inline u64 fair_whole_weight(const struct sy_domain *d)
@@ -238,8 +276,7 @@ static inline bool fair_grouped(const struct sy_domain *d)
 }
 
 /* Moves the averages on and gives what part of the domain's weight is this vCPU's. */
-static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s,
-			      u64 now)
+static inline u64 fair_flattened_weight(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s, u64 now)
 {
 	struct fair_domain *fd = fair_domain(d);
 	u64 half_life_ns = SY_PARAMETER(p, FAIR_LOAD_HALF_LIFE_NS);
@@ -248,16 +285,16 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 
 	if (!fair_grouped(d))
 		return weight;
-	fair_average(&fd->runnable, fd->runnable_vcpus, half_life_ns, now);
-	fair_average(&s->runnable, s->place != FAIR_ASLEEP, half_life_ns, now);
-	if (fd->runnable.value > s->runnable.value)
-		others = fd->runnable.value - s->runnable.value;
+	fair_average(&fd->average, sy_min(fd->load, FAIR_RUNNABLE_MAX), half_life_ns, now);
+	fair_average(&s->runnable, s->entity.place != FAIR_ASLEEP ? FAIR_ONE : 0, half_life_ns, now);
+	if (fd->average.value > s->runnable.value)
+		others = fd->average.value - s->runnable.value;
 	others = sy_min(others, (sy_min(d->vcpus, 1ULL << 16) - 1) * FAIR_ONE);
 	return sy_max(weight * FAIR_ONE / (FAIR_ONE + others), 1);
 }
 
 /* Order deadline: the slice that the domain asks for, or else the base slice. */
-static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fair_queue *f,
+static inline u64 fair_asked_slice_ns(const struct sy_policy *p, const struct fair_sums *f,
 				      const struct sy_domain *d)
 {
 	u64 asked_ns = SY_LOAD(d->slice_ns);
@@ -275,20 +312,20 @@ static inline s64 fair_saved(const struct sy_policy *p, const struct sy_domain *
 }
 
 /* Order deadline: whether it may run: it has savings, or has had no more than its part. */
-static inline bool fair_eligible(const struct fair_queue *f, const struct fair_vcpu *s)
+static inline bool fair_eligible(const struct fair_sums *f, const struct fair_entity *s)
 {
 	return s->saves || s->vruntime <= f->vruntime;
 }
 
 /* Order deadline: its place among those who may run. A deadline in time is before all virtual times. */
-static inline u64 fair_due(const struct fair_vcpu *s)
+static inline u64 fair_due(const struct fair_entity *s)
 {
 	return s->saves ? s->due_ns : s->deadline;
 }
 
 /* Order deadline: what a vCPU takes along when it leaves the sums: two slices or a tick at most, or what it may save. */
-static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f,
-			   const struct sy_domain *d, const struct fair_vcpu *s)
+static inline s64 fair_lag(const struct sy_policy *p, const struct fair_sums *f,
+			   const struct sy_domain *d, const struct fair_entity *s)
 {
 	s64 lag = fair_difference(f->vruntime, s->vruntime);
 	u64 limit_ns = sy_max(2 * s->slice_ns, SY_PARAMETER(p, FAIR_TICK_NS));
@@ -302,7 +339,7 @@ static inline s64 fair_lag(const struct sy_policy *p, const struct fair_queue *f
  * the average towards it, by weight / (sum + weight); hence lag x (sum + weight) / sum before that.
  * An empty queue has no lag.
  */
-static inline u64 fair_vruntime_with_lag(const struct fair_queue *f, const struct fair_vcpu *s,
+static inline u64 fair_vruntime_with_lag(const struct fair_sums *f, const struct fair_entity *s,
 					 s64 lag)
 {
 	if (!f->weight)
@@ -310,34 +347,55 @@ static inline u64 fair_vruntime_with_lag(const struct fair_queue *f, const struc
 	return f->vruntime - (u64)lag - (u64)fair_scaled(lag, s->weight, f->weight);
 }
 
-static inline void fair_set_weight(struct fair_vcpu *s, u64 weight)
+static inline void fair_set_weight(struct fair_entity *s, u64 weight)
 {
 	s->weight = weight;
 	s->uncharged = sy_min(s->uncharged, weight - 1);
 }
 
-/* A queued vCPU's weight follows the domain's. Order deadline keeps the lag in CPU time. */
-static inline void fair_reweigh(const struct sy_policy *p, struct fair_queue *f,
-				struct fair_vcpu *s, u64 weight)
+/*
+ * Order deadline, reweigh inflated: where who runs comes to stand when its weight changes, by a fault of Linux 6.13 to 7.1
+ * (docs/what-if.md): it is placed as one that comes into the sums, fair_vruntime_with_lag(), while it is in them. Its lag,
+ * of a slice and a tick at most, grows each time by its part of the weights.
+ */
+static inline u64 fair_inflated(const struct sy_policy *p, const struct fair_sums *f, const struct fair_entity *s,
+				u64 weight)
 {
-	u64 vtime = f->vruntime;
+	s64 limit = (s64)fair_virtual(s->slice_ns + SY_PARAMETER(p, FAIR_TICK_NS), s->weight);
+	s64 lag = sy_smin(sy_smax(fair_difference(f->vruntime, s->vruntime), -limit), limit);
+	s64 scaled = fair_scaled(lag, s->weight, weight);
+	u64 after = f->weight - s->weight + weight;
+	/* The new weight moves the average, towards or away from it. */
+	s64 shift = weight > s->weight ? -fair_scaled(lag, weight - s->weight, after) :
+					 fair_scaled(lag, s->weight - weight, after);
+
+	return f->vruntime + (u64)(shift - scaled - fair_scaled(scaled, weight, after));
+}
+
+/* The weight changes of who is in these sums. Order deadline keeps the lag in CPU time. */
+static inline void fair_reweigh(const struct sy_policy *p, struct fair_sums *f, struct fair_entity *s, u64 weight)
+{
+	bool inflated = SY_CHOICE(p, FAIR_REWEIGH) == FAIR_REWEIGH_INFLATED && s->place == FAIR_RUNNING &&
+			f->weight > s->weight;
+	u64 vruntime = s->vruntime;
 
 	if (weight == s->weight)
 		return;
+	if (fair_by_deadline(p))
+		vruntime = inflated ? fair_inflated(p, f, s, weight) :
+				      f->vruntime - (u64)fair_scaled(fair_difference(f->vruntime, vruntime),
+								     s->weight, weight);
 	fair_remove(p, f, s);
-	if (fair_by_deadline(p)) {
-		s64 until_deadline = fair_difference(s->deadline, s->vruntime);
-
-		s->vruntime = vtime - (u64)fair_scaled(fair_difference(vtime, s->vruntime),
-						       s->weight, weight);
-		s->deadline = s->vruntime + (u64)fair_scaled(until_deadline, s->weight, weight);
-	}
+	if (fair_by_deadline(p))
+		s->deadline = vruntime +
+			      (u64)fair_scaled(fair_difference(s->deadline, s->vruntime), s->weight, weight);
+	s->vruntime = vruntime;
 	fair_set_weight(s, weight);
 	fair_add(p, f, s);
 }
 
-static inline void fair_renew_deadline(const struct sy_policy *p, const struct fair_queue *f,
-				       const struct sy_domain *d, struct fair_vcpu *s, u64 now)
+static inline void fair_renew_deadline(const struct sy_policy *p, const struct fair_sums *f,
+				       const struct sy_domain *d, struct fair_entity *s, u64 now)
 {
 	s->slice_ns = fair_asked_slice_ns(p, f, d);
 	s->deadline = s->vruntime + fair_virtual(s->slice_ns, s->weight);
@@ -345,18 +403,18 @@ static inline void fair_renew_deadline(const struct sy_policy *p, const struct f
 	s->protected = 0;
 }
 
-/* ---- Into the queue's sums and out of them ---- */
+/* ---- Into sums and out of them ---- */
 
 /* It wakes, or is parked no more. */
-static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, struct sy_domain *d,
-			      struct fair_vcpu *s, u64 now)
+static inline void fair_enter(const struct sy_policy *p, struct fair_sums *f, const struct sy_domain *d,
+			      struct fair_entity *s, u64 weight, u64 now)
 {
 	u64 credit_ns = fair_grown(p, f, FAIR_LATENCY_NS) / 100 *
 			sy_min(SY_PARAMETER(p, FAIR_SLEEPER_CREDIT_PERCENT), 100);
 	u64 weight_before = s->weight;
 	s64 lag;
 
-	fair_set_weight(s, fair_weight(p, d, s, now));
+	fair_set_weight(s, weight);
 	if (!fair_by_deadline(p)) {
 		s->vruntime = sy_max(s->vruntime, f->vruntime - credit_ns);
 	} else if (SY_PARAMETER(p, FAIR_SAVED_NS) || (s->lag < 0 && SY_CHOICE(p, FAIR_DELAY_DEQUEUE))) {
@@ -376,16 +434,12 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_queue *f, s
 }
 
 /* It blocks or is parked. */
-static inline void fair_exit(const struct sy_policy *p, struct sy_queue *q, const struct sy_domain *d,
-			     struct fair_vcpu *s)
+static inline void fair_exit(const struct sy_policy *p, struct fair_sums *f, const struct sy_domain *d,
+			     struct fair_entity *s)
 {
-	struct fair_queue *f = fair_queue(q);
-
 	s->lag = fair_lag(p, f, d, s);
 	fair_remove(p, f, s);
 	s->saves = 0;
-	if (!fair_by_deadline(p))
-		fair_advance(f, q, FAIR_NOBODY);
 	s->place = FAIR_PARKED;
 }
 

@@ -68,6 +68,8 @@ ENGINE_HOT u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 				      &host_vcpu(e, vcpu)->state, now);
 		if (verdict == SY_TAKE && !engine_turn_goes_on(e, pcpu, best, vcpu, now))
 			return vcpu;
+		if (verdict == SY_PREFER && !engine_turn_goes_on(e, pcpu, best, vcpu, now))
+			best = vcpu;
 		if (verdict == SY_STOP)
 			break;
 	}

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "more_governors.h"
+#define SY_QUEUE_GROUPS 3
 #include "../core.c"
 #include "random.h"
 #include "contract.h"
@@ -56,9 +57,8 @@ static bool governed; /* knobs are turned at random: keys may change with them *
 static bool accounted[VCPUS]; /* since it was queued: its key may have changed, with a RESORT to follow */
 static u64 vcpu_due_ns[VCPUS], domain_due_ns[DOMAINS], tick_due_ns[PCPUS], slice_due_ns[PCPUS];
 static u64 account_due_ns, sample_due_ns, now;
-static u32 account_order[DOMAINS], domain_count, domain_vcpus;
+static u32 account_order[DOMAINS], domain_count, domain_vcpus, interrupts;
 static bool interrupted[PCPUS], unbalanced[PCPUS];
-static u32 interrupts;
 
 static const char *only; /* discipline, or null: any */
 static u64 seed, step, steps_total, choices;
@@ -833,6 +833,7 @@ static void begin_host(void)
 	domain_count = 1 + (u32)below(most);
 	engine_begin(&engine);
 	begin_queues();
+	draw_groups();
 	for (i = 0; i < domain_count; i++) {
 		struct sy_settings settings = draw_settings();
 

@@ -219,7 +219,7 @@ static u32 checked_charge(const struct sy_policy *p, struct sy_queue *q, struct 
 
 static enum sy_verdict checked_verdict(enum sy_verdict verdict)
 {
-	check(verdict == SY_SKIP || verdict == SY_TAKE || verdict == SY_STOP, "verdict %d", (int)verdict);
+	check(verdict <= SY_PREFER, "verdict %d", (int)verdict);
 	return verdict;
 }
 

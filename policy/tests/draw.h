@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which policy the adversary's next host has, and how its pCPUs lie. Part of adversary.c.
+ * Which policy the adversary's next host has, how its pCPUs lie, and which groups it has. Part of adversary.c.
  */
 #ifndef STEELYARD_TESTS_DRAW_H
 #define STEELYARD_TESTS_DRAW_H
@@ -16,6 +16,24 @@ static void draw_policy(void)
 		discipline = below(SY_DISCIPLINES);
 	while (only && strcmp(only, sy_disciplines[discipline]->name));
 	draw_policy_of(discipline, published);
+}
+
+/* Groups of domains, and of groups, more and deeper than queues have room for; some domains are in none. */
+static void draw_groups(void)
+{
+	static struct sy_domain groups[2 * SY_QUEUE_GROUPS];
+	u32 count = sizeof(groups) / sizeof(groups[0]), i;
+
+	memset(groups, 0, sizeof(groups));
+	for (i = 0; i < count; i++) {
+		struct sy_settings settings = { .weight = below(SY_WEIGHT_MAX + 1) };
+
+		groups[i].id = DOMAINS + 1 + i;
+		groups[i].group = i && below(3) ? &groups[i - 1] : 0;
+		sy_domain_init(&policy, &groups[i], &settings, 0, now);
+	}
+	for (i = 0; i < domain_count; i++)
+		domains[i].state.group = below(2) ? &groups[below(count)] : 0;
 }
 
 /* Any groups of any groups, so many pCPUs at most; what is beside each other in numbers is together. */

@@ -66,6 +66,7 @@ void facts(void)
 	FIELD(sy_domain, account_ns);
 	FIELD(sy_domain, vcpus);
 	FIELD(sy_domain, timer_ns);
+	FIELD(sy_domain, group);
 	FIELD(sy_domain, state);
 	FIELD(sy_domain, governor);
 

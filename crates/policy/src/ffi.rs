@@ -221,7 +221,7 @@ state! {
         vcpus: u64,
         /// When the host must call [`sy_domain_timer`]; 0: never.
         timer_ns: u64
-    } state[find(FACTS, "SY_DOMAIN_WORDS")] governor[find(FACTS, "SY_GOVERNORS_DOMAIN_WORDS")]
+    } group[1] state[find(FACTS, "SY_DOMAIN_WORDS")] governor[find(FACTS, "SY_GOVERNORS_DOMAIN_WORDS")]
 }
 state! {
     "sy_governor"
@@ -575,7 +575,7 @@ unsafe extern "C" {
     pub safe fn sy_balance_gain(
         policy: &Parameters,
         from: &Queue,
-        to: &Queue,
+        to: &mut Queue,
         domain: &Domain,
         vcpu: &Vcpu,
         now: u64,

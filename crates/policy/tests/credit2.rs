@@ -363,7 +363,7 @@ fn a_balance_moves_what_narrows_the_difference() {
         });
         assert_eq!(sy_load(&from.p, &mut from.queue, now), (from.vcpus.len() as u64) << 18);
         assert_eq!(sy_load(&to.p, &mut to.queue, now), (to.vcpus.len() as u64) << 18);
-        sy_balance_gain(&from.p, &from.queue, &to.queue, &from.domains[0], &from.vcpus[0], now)
+        sy_balance_gain(&from.p, &from.queue, &mut to.queue, &from.domains[0], &from.vcpus[0], now)
     };
     // 3 against 0 become 2 against 1: a difference of 1 instead of 3.
     assert_eq!(gain(3, 0, 4), 2 << 18);
@@ -378,8 +378,9 @@ fn a_balance_moves_what_narrows_the_difference() {
         let p = policy_with(NEW, &[("load_start_permille", &name)]);
         let mut from = Bench::new(p, &[256; 3]);
         from.queue.pcpus = pcpus;
-        let to = Bench::new(from.p.clone(), &[]);
-        sy_balance_gain(&from.p, &from.queue, &to.queue, &from.domains[0], &from.vcpus[0], 1024) > 0
+        let mut to = Bench::new(from.p.clone(), &[]);
+        sy_balance_gain(&from.p, &from.queue, &mut to.queue, &from.domains[0], &from.vcpus[0], 1024)
+            > 0
     };
     // 3 vCPUs of load 0.3 make a difference of 0.9, of 0.4 one of 1.2.
     assert!(!moved(300, 1));

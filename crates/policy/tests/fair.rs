@@ -819,10 +819,10 @@ fn balance_moves_what_evens_the_loads() {
         host.now += 1000 * MS;
         assert_eq!(host.tick(0) & request::BALANCE, request::BALANCE);
         let gain = |host: &Host, from: usize, to: usize, v: usize, at: u64| {
-            let queues = (&host.cpus[from].queue, &host.cpus[to].queue);
+            let (from, mut to) = (&host.cpus[from].queue, host.cpus[to].queue.clone());
             let member = &host.vcpus[v];
             let domain = &host.domains[member.domain];
-            sy_balance_gain(&host.parameters, queues.0, queues.1, domain, &member.vcpu, at)
+            sy_balance_gain(&host.parameters, from, &mut to, domain, &member.vcpu, at)
         };
         // To an idle pCPU, but not the one that runs.
         assert!(gain(&host, 0, 1, 1, host.now) > 0);
@@ -850,11 +850,10 @@ fn balance_moves_what_evens_the_loads() {
     for _ in 0..32 {
         host.now += 4 * MS;
         assert_eq!(host.tick(0) & request::BALANCE, request::BALANCE, "towards idle pCPUs");
-        let queues = (&host.cpus[0].queue, &host.cpus[1].queue);
+        let (from, mut to) = (&host.cpus[0].queue, host.cpus[1].queue.clone());
         let member = &host.vcpus[1];
         let domain = &host.domains[1];
-        if sy_balance_gain(&host.parameters, queues.0, queues.1, domain, &member.vcpu, host.now) > 0
-        {
+        if sy_balance_gain(&host.parameters, from, &mut to, domain, &member.vcpu, host.now) > 0 {
             asked_ns.push(host.now - start);
         }
     }
@@ -878,9 +877,16 @@ fn balance_leaves_small_imbalances() {
         host.choose(0);
         host.now += 1000 * MS;
         host.tick(0);
-        let queues = (&host.cpus[0].queue, &host.cpus[1].queue);
+        let mut other = host.cpus[1].queue.clone();
         let (domain, vcpu) = (&host.domains[1], &host.vcpus[1].vcpu);
-        let gain = sy_balance_gain(&host.parameters, queues.0, queues.1, domain, vcpu, host.now);
+        let gain = sy_balance_gain(
+            &host.parameters,
+            &host.cpus[0].queue,
+            &mut other,
+            domain,
+            vcpu,
+            host.now,
+        );
         assert_eq!(gain > 0, moves, "{policy}: {from} : {to}");
     }
 }

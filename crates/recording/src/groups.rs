@@ -99,16 +99,16 @@ impl Groups {
         }
     }
 
-    /// How a virtual machine is held whose vCPUs these are.
-    pub fn of_domain(&self, domain: usize, vcpus: &[Member<'_>]) -> Held {
-        let flat = || {
+    /// How a virtual machine is held whose vCPUs these are, and the groups around it, the innermost first.
+    pub fn of_domain<'a>(&self, domain: usize, vcpus: &[Member<'a>]) -> (Held, &'a [Group]) {
+        let flat = |around: &'a [Group]| {
             let sum: f64 = vcpus.iter().map(|vcpu| self.of_thread(vcpu)).sum();
-            Held { weight: sum / vcpus.len().max(1) as f64, ungrouped: true }
+            (Held { weight: sum / vcpus.len().max(1) as f64, ungrouped: true }, around)
         };
-        let Some(common) = common(vcpus) else { return flat() };
+        let Some(common) = common(vcpus) else { return flat(&[]) };
         let alone = |node: &Node| node.domains.iter().all(|&other| other == domain);
         if !common.first().and_then(|group| self.0.get(&group.id)).is_some_and(alone) {
-            return flat();
+            return flat(common);
         }
         // Each may have a group of its own within that.
         let mut within = BTreeMap::new();
@@ -128,7 +128,7 @@ impl Groups {
         }
         let others = common.first().map_or(0.0, |group| self.demand(group) - own);
         let weight = self.weight(common).unwrap_or(greatest) * part(own.max(greatest), others);
-        Held { weight, ungrouped: false }
+        (Held { weight, ungrouped: false }, &common[1..])
     }
 
     /// The weights in this group that are runnable in the mean, as long as any is.
@@ -190,7 +190,10 @@ mod tests {
     fn groups_side_by_side_have_their_weights() {
         let all = || [member(Some(0), &[A], 1.0), member(Some(0), &[A], 0.5)];
         let groups = Groups::of(all().into_iter().chain([member(None, &[B], 1.0)]));
-        assert_eq!(groups.of_domain(0, &all()), Held { weight: 512.0, ungrouped: false });
+        assert_eq!(
+            groups.of_domain(0, &all()),
+            (Held { weight: 512.0, ungrouped: false }, &[][..])
+        );
         near(groups.weight(&[B]).unwrap(), 256.0);
         // Who is in none has its own.
         near(groups.of_thread(&member(None, &[], 1.0)), 256.0);
@@ -204,7 +207,7 @@ mod tests {
         for (activity, weight) in [(1.0, 256.0 * 2.0 / 3.0), (0.5, 256.0 * 0.8), (0.0, 256.0)] {
             let second = || [member(Some(1), &[B, SLICE], activity)];
             let groups = Groups::of(first().into_iter().chain(second()));
-            let weights = [groups.of_domain(0, &first()), groups.of_domain(1, &second())];
+            let weights = [groups.of_domain(0, &first()).0, groups.of_domain(1, &second()).0];
             assert!((weights[0].weight - weight).abs() < 1e-3, "{weights:?}");
             near(weights[0].weight, 2.0 * weights[1].weight);
         }
@@ -214,7 +217,7 @@ mod tests {
         };
         let groups = Groups::of(seldom(0).into_iter().chain(seldom(1)));
         // 512 x 0.01 + 256 x 0.01 within 1 - 0.99^2
-        near(groups.of_domain(0, &seldom(0)).weight, 256.0 * 512.0 / (7.68 / 0.0199));
+        near(groups.of_domain(0, &seldom(0)).0.weight, 256.0 * 512.0 / (7.68 / 0.0199));
     }
 
     #[test]
@@ -226,8 +229,8 @@ mod tests {
         let vcpus = || [member(Some(0), &chain_one, 1.0), member(Some(0), &chain_two, 1.0)];
         let chain = [emulator, A];
         let groups = Groups::of(vcpus().into_iter().chain([member(None, &chain, 0.1)]));
-        let held = groups.of_domain(0, &vcpus());
-        assert!(!held.ungrouped);
+        let (held, around) = groups.of_domain(0, &vcpus());
+        assert!(!held.ungrouped && around.is_empty());
         near(held.weight, 512.0 * 2.0 / 2.1);
         // The emulator is as much as a vCPU.
         near(groups.weight(&chain).unwrap(), 512.0 / 2.1);
@@ -237,12 +240,14 @@ mod tests {
     fn machines_of_one_group_are_threads_of_it() {
         let vcpus = |domain| [member(Some(domain), &[A], 1.0), member(Some(domain), &[A], 1.0)];
         let groups = Groups::of(vcpus(0).into_iter().chain(vcpus(1)));
-        let held = groups.of_domain(0, &vcpus(0));
+        let (held, around) = groups.of_domain(0, &vcpus(0));
+        assert_eq!(around, [A]);
         assert!(held.ungrouped && groups.has_vcpus(&A) && !groups.has_vcpus(&B));
         near(held.weight, 512.0 / 4.0);
         // And in no group each has what it has.
         let flat = [member(Some(0), &[], 1.0)];
-        let held = Groups::of([]).of_domain(0, &flat);
+        let (held, around) = Groups::of([]).of_domain(0, &flat);
+        assert!(around.is_empty());
         assert_eq!(held, Held { weight: 256.0, ungrouped: true });
     }
 }

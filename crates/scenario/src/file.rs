@@ -72,6 +72,9 @@ pub struct DomainEntry {
     /// (`fair`).
     #[serde(default)]
     pub ungrouped: bool,
+    /// The control group that it is in, one of `group` of the host; its weight counts there.
+    #[serde(default)]
+    pub group: Option<String>,
     /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
@@ -137,6 +140,7 @@ impl DomainEntry {
             vcpus: self.vcpus,
             weight: self.weight,
             ungrouped: self.ungrouped,
+            group: self.group.clone(),
             cap_percent: self.cap_percent,
             cap_burst: self.cap_burst,
             load_percent: self.load_percent,

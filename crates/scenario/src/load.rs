@@ -424,7 +424,15 @@ fn own_scheduler(
             None => return Ok(None),
         },
     };
+    // On this host that name means how it was recorded, not another reading beside it.
+    let mut plain = Policy::named(&policy.to_string()).ok();
+    if let Some(plain) = &mut plain {
+        set_parameters(plain, settings)?;
+    }
     set_parameters(&mut policy, settings)?;
+    for item in policies.iter_mut().filter(|item| Some(&item.policy) == plain.as_ref()) {
+        item.policy.clone_from(&policy);
+    }
     let known = policies.iter().find(|item| item.policy == policy);
     let label = match known {
         Some(known) => known.label.clone(),

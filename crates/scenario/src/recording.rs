@@ -12,8 +12,8 @@ use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_policy::Policy;
 use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::{
-    Figures, History, Open, OtherRun, Placement, Snapshot, Structure, Tally, ThreadEvents, Wake,
-    Who, merged,
+    Figures, Group, History, Open, OtherRun, Placement, Snapshot, Structure, Tally, ThreadEvents,
+    Wake, Who, merged,
 };
 use steelyard_simulator::config::{Domain, HostTasks, Setup};
 use steelyard_simulator::measure::{
@@ -37,6 +37,8 @@ pub(crate) struct Recording {
     pub pcpus: Vec<PcpuMeasure>,
     /// Domains, or processes, by number.
     pub processes: BTreeMap<u32, Process>,
+    /// Control groups around several of them, an outer one before those in it.
+    pub groups: Vec<AroundSeveral>,
     /// Events that say nothing about scheduling or were not needed.
     pub skipped: u64,
     /// What recorded it.
@@ -48,6 +50,16 @@ pub(crate) struct Recording {
     scheduling_events: SchedulingEvents,
 }
 
+/// A control group of the recorded host in which several domains were.
+#[derive(Debug, PartialEq)]
+pub(crate) struct AroundSeveral {
+    pub id: u64,
+    /// 256 being the usual one.
+    pub weight: u32,
+    /// The one around it, by its id.
+    pub around: Option<u64>,
+}
+
 /// A domain, or a process and those of its threads that ran.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -57,6 +69,8 @@ pub(crate) struct Process {
     pub weight: u32,
     /// Whether each vCPU has that for itself.
     pub ungrouped: bool,
+    /// The groups around it, the innermost first.
+    pub around: Vec<Group>,
     /// What they are, if no virtual machine.
     pub tasks: Option<HostTasks>,
     /// In percent of one pCPU; 0: none.
@@ -72,6 +86,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// The innermost group around it that is around others, too.
+    pub fn group<'a>(&self, groups: &'a [AroundSeveral]) -> Option<&'a AroundSeveral> {
+        self.around.iter().find_map(|group| groups.iter().find(|several| several.id == group.id))
+    }
+
     /// CPU time of all.
     pub fn gotten_ns(&self) -> u64 {
         self.times.iter().fold(0, |sum: u64, time| sum.saturating_add(time.gotten_ns))
@@ -102,7 +121,7 @@ impl Recording {
             Some(("simulation", of)) => (of.strip_prefix("of ")?, false),
             // Of perf and Perfetto as the description of the host tells.
             Some(("Linux" | "perf" | "Perfetto", _)) => {
-                (of_linux(linux_release(&self.source)?), false)
+                return Some((of_linux(linux_release(&self.source)?)?, false));
             }
             Some(("xentrace", of)) => {
                 let (release, scheduler) = of.strip_prefix("of Xen ")?.rsplit_once(' ')?;
@@ -210,9 +229,18 @@ fn linux_release(source: &str) -> Option<&str> {
     }
 }
 
-/// 6.6 replaced CFS by EEVDF.
-fn of_linux(release: &str) -> &'static str {
-    if version(release) >= (6, 6) { "fair@eevdf" } else { "fair@cfs" }
+/// 6.6 replaced CFS by EEVDF. Of that as much as `fair` knows: groups, balance, and their fault.
+fn of_linux(release: &str) -> Option<Policy> {
+    if version(release) < (6, 6) {
+        return Policy::named("fair@cfs").ok();
+    }
+    let mut policy = Policy::named("fair@eevdf").ok()?;
+    policy.set("groups", "entities").ok()?;
+    policy.set("balance_load", "averaged").ok()?;
+    if favours_groups(release) {
+        policy.set("reweigh", "inflated").ok()?;
+    }
+    Some(policy)
 }
 
 /// Whether it may have the fault that 6d71a9c61604 brought and 101f3498b4bd took back (docs/what-if.md): 6.18.44 has it,
@@ -560,7 +588,10 @@ impl Digest {
         let mut assumed = std::mem::take(&mut self.all.host.unseen);
         let held = self.held();
         assumed.extend(never_told(&self.all.host.source, held).map(str::to_owned));
-        if linux_release(&self.all.host.source).is_some_and(favours_groups) {
+        let looked_at = |release: &str| version(release) < (6, 19);
+        if linux_release(&self.all.host.source)
+            .is_some_and(|it| favours_groups(it) && !looked_at(it))
+        {
             assumed.push(FAVOURED.to_owned());
         }
         if others.values().any(|other| other.partial) {
@@ -571,7 +602,7 @@ impl Digest {
         let groups = self.hold(&mut processes, &others, &figures, elapsed_ns);
         let (rest, gone_on) = rest_of_the_host(others.into_values(), &figures, &groups, elapsed_ns);
         for (id, rest) in (priority::REST..).zip(rest) {
-            let Rest { mut name, weight, ungrouped, tasks, times, loads, pins } = rest;
+            let Rest { mut name, weight, ungrouped, around, tasks, times, loads, pins } = rest;
             // A domain may be called so, and there may be more threads than one has room for.
             let (called, mut number) = (name.clone(), 2);
             while processes.values().any(|known: &Process| known.name == name) {
@@ -582,7 +613,18 @@ impl Digest {
                 threads.add(id, loads);
                 let (cap_percent, replay, vcpus) = (0, vec![], 0);
                 let tasks = Some(tasks);
-                Process { name, weight, ungrouped, tasks, cap_percent, pins, times, replay, vcpus }
+                Process {
+                    name,
+                    weight,
+                    ungrouped,
+                    around,
+                    tasks,
+                    cap_percent,
+                    pins,
+                    times,
+                    replay,
+                    vcpus,
+                }
             });
         }
         threads.settle(self.causes, &gone_on, &mut processes);
@@ -594,6 +636,7 @@ impl Digest {
         Recording {
             elapsed_ns,
             pcpus: pcpus.collect(),
+            groups: around_several(&groups, &processes),
             processes,
             skipped: 0,
             known: vec![],
@@ -634,6 +677,7 @@ impl Digest {
                 name: domain.name.clone(),
                 weight: domain.weight,
                 ungrouped: domain.ungrouped,
+                around: vec![],
                 tasks: None,
                 cap_percent: domain.cap_percent,
                 pins: vec![],
@@ -733,7 +777,8 @@ impl Digest {
             let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
             // Xen knows no groups: its domains have their own weights.
             if !of_xen && held {
-                let held = groups.of_domain(index, &vcpus);
+                let (held, around) = groups.of_domain(index, &vcpus);
+                process.around = around.to_vec();
                 process.weight = held.weight.round() as u32;
                 process.ungrouped = held.ungrouped;
             }
@@ -759,6 +804,29 @@ impl Digest {
         }
         groups
     }
+}
+
+/// The groups around more than one of these.
+fn around_several(groups: &Groups, processes: &BTreeMap<u32, Process>) -> Vec<AroundSeveral> {
+    let mut members: HashMap<u64, usize> = HashMap::new();
+    for group in processes.values().flat_map(|process| &process.around) {
+        *members.entry(group.id).or_default() += 1;
+    }
+    let mut several: Vec<AroundSeveral> = vec![];
+    for process in processes.values() {
+        let mut around = None;
+        for (depth, group) in process.around.iter().enumerate().rev() {
+            if members[&group.id] < 2 {
+                continue;
+            }
+            if several.iter().all(|known| known.id != group.id) {
+                let weight = groups.weight(&process.around[depth..]).unwrap_or(1.0);
+                several.push(AroundSeveral { id: group.id, weight: weight.round() as u32, around });
+            }
+            around = Some(group.id);
+        }
+    }
+    several
 }
 
 /// What a vCPU got between what was told of it first and last.
@@ -836,8 +904,8 @@ fn never_told(source: &str, held: bool) -> Option<&'static str> {
         Some("Where vCPUs had better run, and CPU pools: there is none.")
     } else if held {
         Some(
-            "Nested and shared groups: each has by its weight what its sleep and that of the others leave it on average; \
-             caps of other groups: there are none.",
+            "Nested and shared groups, for policies other than the recorded host's: each has by its weight what its sleep and \
+             that of the others leave it on average; caps of other groups: there are none.",
         )
     } else if source.starts_with("Linux ") {
         Some(
@@ -850,8 +918,8 @@ fn never_told(source: &str, held: bool) -> Option<&'static str> {
     }
 }
 
-const FAVOURED: &str = "Turns of groups: Linux 6.13 and later lets one whose threads sleep and wake in turn keep its CPU, at \
-                        times for a second; in replays none does. 7.2 has that mended.";
+const FAVOURED: &str = "Turns of groups: as in Linux 6.13 to 6.18, which lets one whose threads sleep and wake in turn keep \
+                        its CPU, at times for a second; 7.2 has that mended.";
 
 const PARTIAL: &str =
     "Other threads: they ran no more than was recorded, which is while a vCPU waited.";

@@ -111,6 +111,8 @@ pub(crate) struct Rest {
     pub name: String,
     pub weight: u32,
     pub ungrouped: bool,
+    /// The groups around them, the innermost first.
+    pub around: Vec<Group>,
     pub tasks: HostTasks,
     pub times: Vec<TimeMeasure>,
     pub loads: Vec<Load>,
@@ -231,6 +233,12 @@ fn one_domain(
     let busiest = threads.iter().max_by_key(|other| other.gotten_ns);
     let busiest = busiest.map_or("", |other| &other.name);
     let chain = threads.first().map_or(&[][..], OtherThread::groups);
+    let around = match held {
+        Held::Alone { .. } => &[],
+        Held::Beside { .. } => chain,
+        Held::Group(_) => chain.get(1..).unwrap_or_default(),
+    }
+    .to_vec();
     let weights =
         threads.iter().map(|other| groups.of_thread(&other.member(&of(other), elapsed_ns)));
     let tasks = match held {
@@ -255,6 +263,7 @@ fn one_domain(
         name,
         weight: weight.round() as u32,
         ungrouped: !matches!(held, Held::Group(_)),
+        around,
         tasks,
         times,
         loads,

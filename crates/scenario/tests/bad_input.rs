@@ -44,7 +44,7 @@ fn the_message_points_at_the_word() {
            |\n\
          5 | wieght = 512\n  \
            | ^^^^^^\n  \
-         help: known here: `name`, `count`, `vcpus`, `weight`, `ungrouped`, `cap_percent`, `cap_burst`, `load_percent`, `pin`, `pin_soft`, `host_tasks`, \
+         help: known here: `name`, `count`, `vcpus`, `weight`, `ungrouped`, `group`, `cap_percent`, `cap_burst`, `load_percent`, `pin`, `pin_soft`, `host_tasks`, \
          `slice`, `sedf`, `boost`, `start`, `guest_slice`, `guest_clock`, `guest_locks`, `task`"
     );
 }

@@ -529,15 +529,25 @@ fn who_is_no_vcpu_is_replayed_too() {
 }
 
 #[test]
-fn a_kernel_that_favours_groups_is_named() {
-    for (release, named) in [("6.12.117", false), ("6.18.44-cloud", true), ("7.2.13+deb14", false)]
-    {
+fn a_linux_host_is_replayed_with_groups_and_the_faults_of_its_kernel() {
+    for (release, inflated, assumed) in [
+        ("6.12.117", false, false),
+        ("6.18.44-cloud", true, false),
+        ("7.0.1", true, true),
+        ("7.2.13+deb14", false, false),
+    ] {
         let loaded =
             load(&scratch("favours.steelyard", &with_others(release)), &Options::default())
                 .unwrap();
         let says = loaded.assumed.iter().any(|assumed| assumed.starts_with("Turns of groups"));
-        assert_eq!(says, named, "{release}");
-        assert_eq!(loaded.own.unwrap().label, "fair@eevdf");
+        assert_eq!(says, assumed, "{release}");
+        let own = loaded.own.unwrap();
+        assert_eq!(own.label, "fair@eevdf");
+        let policies = &loaded.policies;
+        let policy = &policies.iter().find(|policy| policy.label == own.label).unwrap().policy;
+        let value = |name: &str| policy.value(name).unwrap();
+        assert_eq!([value("groups"), value("balance_load")], [1, 1]);
+        assert_eq!(value("reweigh"), u64::from(inflated), "{release}");
     }
 }
 

@@ -54,6 +54,9 @@ pub struct Host {
     /// Time between ticks of the host's kernel (CONFIG_HZ=250): where such tasks run beside the vCPUs, a tick ends
     /// their turns. 100 us .. 1 s.
     pub tick: Nanoseconds,
+    /// Control groups in which domains are; an outer one comes before those in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub group: Vec<Group>,
     /// What things cost.
     pub costs: Costs,
     /// Network and disk.
@@ -71,6 +74,7 @@ impl Default for Host {
             thread_speed_percent: 100,
             others: None,
             tick: Nanoseconds::from_ms(4),
+            group: vec![],
             costs: Costs::default(),
             io: Io::default(),
         }
@@ -87,6 +91,22 @@ impl Host {
     pub fn pcpus(&self) -> u32 {
         self.sockets.saturating_mul(self.cores_per_socket).saturating_mul(self.threads_per_core)
     }
+}
+
+/// A control group of a Linux host around several domains, as a slice of systemd is: `fair` with `groups = "entities"`
+/// gives its domains together what falls to its weight. Other policies know the domains' weights alone.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its name, unique among groups.
+    pub name: String,
+    /// Its part of the CPU time under contention, relative to what else is where it is.
+    #[serde(default = "default_weight")]
+    #[schemars(range(min = limits::WEIGHT.least, max = limits::WEIGHT.most))]
+    pub weight: u32,
+    /// The group around it, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// How tasks of the host that are no vCPUs (`host_tasks` of a domain) share it with the vCPUs. Real-time ones are above
@@ -257,6 +277,9 @@ pub struct Domain {
     /// (`fair`).
     #[serde(default)]
     pub ungrouped: bool,
+    /// The control group that it is in, one of `group` of the host; its weight counts there.
+    #[serde(default)]
+    pub group: Option<String>,
     /// The most CPU time it may use, in percent of one pCPU; 0: no limit.
     #[serde(default)]
     #[schemars(range(min = limits::CAP_PERCENT.least, max = limits::CAP_PERCENT.most))]
@@ -354,6 +377,7 @@ impl Domain {
             vcpus,
             weight: default_weight(),
             ungrouped: false,
+            group: None,
             cap_percent: 0,
             cap_burst: Nanoseconds(0),
             load_percent: 0,

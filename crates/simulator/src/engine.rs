@@ -54,10 +54,15 @@ pub(crate) struct Domain {
     pub end_vcpu: VcpuNumber,
 }
 
+/// `SY_QUEUE_GROUPS` and `SY_GROUP_WORDS`
+const GROUPS: usize = 16;
+const GROUP_WORDS: usize = 20;
+
 /// `struct simulated_queue`
 #[repr(C)]
 pub(crate) struct Queue {
     pub state: ffi::Queue,
+    groups: [[u64; GROUP_WORDS]; GROUPS],
     pub first_pcpu: PcpuNumber,
     pub end_pcpu: PcpuNumber,
     balances: u32,
@@ -73,6 +78,7 @@ impl Queue {
     pub fn of(pcpus: &std::ops::Range<PcpuNumber>) -> Queue {
         Queue {
             state: ffi::Queue::default(),
+            groups: [[0; GROUP_WORDS]; GROUPS],
             first_pcpu: pcpus.start,
             end_pcpu: pcpus.end,
             balances: 0,
@@ -278,8 +284,22 @@ pub(crate) struct Calls {
     pub begin: unsafe extern "C" fn(*mut Host),
     pub queue_end: unsafe extern "C" fn(*mut Host, first: PcpuNumber) -> PcpuNumber,
     pub queue_begin: unsafe extern "C" fn(*mut Host, QueueNumber),
-    pub domain_begin:
-        unsafe extern "C" fn(*mut Host, DomainNumber, &Settings, vcpus: u64, now: u64),
+    pub group_begin: unsafe extern "C" fn(
+        *mut Host,
+        group: *mut Domain,
+        around: *mut Domain,
+        id: u64,
+        &Settings,
+        now: u64,
+    ),
+    pub domain_begin: unsafe extern "C" fn(
+        *mut Host,
+        DomainNumber,
+        group: *mut Domain,
+        &Settings,
+        vcpus: u64,
+        now: u64,
+    ),
     pub vcpu_begin:
         unsafe extern "C" fn(*mut Host, VcpuNumber, DomainNumber, index: u32, PcpuNumber, now: u64),
     pub wake: unsafe extern "C" fn(*mut Host, VcpuNumber, now: u64),
@@ -296,7 +316,7 @@ pub(crate) struct Calls {
     pub sample_all: unsafe extern "C" fn(*mut Host, now: u64),
 }
 
-twin!(FACTS, Calls, "simulated_calls": begin, queue_end, queue_begin, domain_begin, vcpu_begin, wake, block, spin, interrupt_pcpu,
+twin!(FACTS, Calls, "simulated_calls": begin, queue_end, queue_begin, group_begin, domain_begin, vcpu_begin, wake, block, spin, interrupt_pcpu,
     choose, occupy, balance_queue, tick_of, vcpu_timer_of, domain_timer_of, account, sample_all);
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));

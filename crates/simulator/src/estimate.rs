@@ -155,10 +155,13 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
                 Client::Open { rate_per_s, .. } => exchanges * u128::from(*rate_per_s),
                 Client::Closed { clients, think } => {
                     let there_and_back = io.wire_latency.0.saturating_mul(2);
-                    let round_trip = think.0.saturating_add(web.service.0);
-                    exchanges
-                        * u128::from(*clients)
-                        * per_s(round_trip.saturating_add(there_and_back))
+                    let round_trip = |service: u64| {
+                        per_s(think.0.saturating_add(service).saturating_add(there_and_back))
+                    };
+                    // Who finds no room is refused at once, and asks again.
+                    let clients = u128::from(*clients);
+                    let refused = clients.saturating_sub(u128::from(web.backlog) + threads);
+                    exchanges * (clients * round_trip(web.service.0) + refused * round_trip(0))
                 }
             }
         }

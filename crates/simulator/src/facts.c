@@ -100,6 +100,7 @@ void facts(void)
 	FIELD(simulated_calls, begin);
 	FIELD(simulated_calls, queue_end);
 	FIELD(simulated_calls, queue_begin);
+	FIELD(simulated_calls, group_begin);
 	FIELD(simulated_calls, domain_begin);
 	FIELD(simulated_calls, vcpu_begin);
 	FIELD(simulated_calls, wake);

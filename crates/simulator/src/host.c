@@ -347,9 +347,21 @@ static void simulated_queue_begin(struct simulated_host *h, u32 queue)
 		engine_pcpu_begin(&h->engine, pcpu);
 }
 
-static void simulated_domain_begin(struct simulated_host *h, u32 domain,
+/* A group of domains, which is in another or, if that is 0, in none. They stay where they are. */
+static void simulated_group_begin(struct simulated_host *h, struct simulated_domain *group,
+				  struct simulated_domain *around, u64 id, const struct sy_settings *settings, u64 now)
+{
+	struct sy_domain *d = &group->engine.state;
+
+	d->id = id;
+	d->group = around ? &around->engine.state : 0;
+	sy_domain_init(host_policy(&h->engine), d, settings, 0, now);
+}
+
+static void simulated_domain_begin(struct simulated_host *h, u32 domain, struct simulated_domain *group,
 				   const struct sy_settings *settings, u64 vcpus, u64 now)
 {
+	host_domain(&h->engine, domain)->state.group = group ? &group->engine.state : 0;
 	engine_domain_begin(&h->engine, domain, settings, vcpus, now);
 }
 
@@ -424,7 +436,10 @@ extern const struct simulated_calls {
 	void (*begin)(struct simulated_host *h);
 	u32 (*queue_end)(struct simulated_host *h, u32 first);
 	void (*queue_begin)(struct simulated_host *h, u32 queue);
-	void (*domain_begin)(struct simulated_host *h, u32 domain, const struct sy_settings *settings, u64 vcpus, u64 now);
+	void (*group_begin)(struct simulated_host *h, struct simulated_domain *group, struct simulated_domain *around, u64 id,
+			    const struct sy_settings *settings, u64 now);
+	void (*domain_begin)(struct simulated_host *h, u32 domain, struct simulated_domain *group,
+			     const struct sy_settings *settings, u64 vcpus, u64 now);
 	void (*vcpu_begin)(struct simulated_host *h, u32 vcpu, u32 domain, u32 index, u32 pcpu, u64 now);
 	void (*wake)(struct simulated_host *h, u32 vcpu, u64 now);
 	void (*block)(struct simulated_host *h, u32 pcpu, u64 now);
@@ -444,6 +459,7 @@ const struct simulated_calls SIMULATED_CALLS = {
 	.begin = simulated_begin,
 	.queue_end = simulated_queue_end,
 	.queue_begin = simulated_queue_begin,
+	.group_begin = simulated_group_begin,
 	.domain_begin = simulated_domain_begin,
 	.vcpu_begin = simulated_vcpu_begin,
 	.wake = simulated_wake,

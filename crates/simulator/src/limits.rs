@@ -15,6 +15,11 @@ pub struct Range {
     pub most: u64,
 }
 
+/// Control groups of a host.
+pub const GROUPS: Range = range(0, 4096);
+/// Control groups within each other.
+pub const GROUP_DEPTH: Range = range(0, 3);
+
 const fn range(least: u64, most: u64) -> Range {
     Range { least, most }
 }

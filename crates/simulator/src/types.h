@@ -13,6 +13,8 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
+/* Linux's own scheduler is simulated, too. */
+#define SY_QUEUE_GROUPS 16
 /* One lock for all. */
 #define SY_LOAD(word) (word)
 #define SY_STORE(word, value) ((word) = (value))

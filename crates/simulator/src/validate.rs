@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What spans several settings: whether a host and its domains can be simulated.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::config::{ConfigError, Domain, Reservation, Setup, Task};
 use crate::limits::{self, Range};
@@ -49,6 +49,7 @@ impl Setup {
         if self.domains.is_empty() {
             return Err(top.error("domain", "no domains: at least one is needed"));
         }
+        let groups = self.validate_groups()?;
         let mut names = HashSet::new();
         let (mut vcpus, mut threads) = (0, 0);
         for (index, domain) in self.domains.iter().enumerate() {
@@ -58,6 +59,11 @@ impl Setup {
             }
             if !names.insert(&domain.name) {
                 return Err(path.error("name", format!("two domains are called `{}`", domain.name)));
+            }
+            if let Some(group) = &domain.group
+                && !groups.contains_key(group.as_str())
+            {
+                return Err(path.error("group", format!("the host has no group `{group}`")));
             }
             self.validate_domain(domain, &path)?;
             vcpus += u64::from(domain.vcpus);
@@ -78,6 +84,32 @@ impl Setup {
             return Err(top.error("host.io.driver_domain", problem));
         }
         Ok(())
+    }
+
+    /// How many groups each is in, by its name.
+    fn validate_groups(&self) -> Result<HashMap<&str, u64>, ConfigError> {
+        let mut depths = HashMap::new();
+        for (index, group) in self.host.group.iter().enumerate() {
+            let path = Path(vec!["host".to_owned(), "group".to_owned(), index.to_string()]);
+            path.range("weight", group.weight, limits::WEIGHT)?;
+            path.range("name", index as u64 + 1, limits::GROUPS)?;
+            let depth = match &group.group {
+                None => 0,
+                Some(around) => match depths.get(around.as_str()) {
+                    Some(depth) => depth + 1,
+                    None => {
+                        let problem = format!("there is no group `{around}` before this one");
+                        return Err(path.error("group", problem));
+                    }
+                },
+            };
+            path.range("group", depth, limits::GROUP_DEPTH)?;
+            if group.name.is_empty() || depths.insert(group.name.as_str(), depth).is_some() {
+                let problem = format!("`{}`: a group needs a name of its own", group.name);
+                return Err(path.error("name", problem));
+            }
+        }
+        Ok(depths)
     }
 
     fn validate_host(&self) -> Result<(), ConfigError> {

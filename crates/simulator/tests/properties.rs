@@ -14,7 +14,7 @@ use proptest::test_runner::{RngSeed, TestCaseError};
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{
-    Costs, Domain, GuestLocks, Host, HostTasks, Io, Others, Reservation, Setup, Task,
+    Costs, Domain, Group, GuestLocks, Host, HostTasks, Io, Others, Reservation, Setup, Task,
 };
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
@@ -98,6 +98,7 @@ fn hosts() -> impl Strategy<Value = Host> {
             },
             threads_per_core,
             thread_speed_percent,
+            group: vec![],
             others: None,
             tick: Host::default().tick,
             costs,
@@ -347,9 +348,21 @@ fn setups() -> impl Strategy<Value = Setup> {
             let domains = prop::collection::vec(domains(host.pcpus()), 1..=4);
             let others =
                 prop_oneof![Just(None), Just(Some(Others::Among)), Just(Some(Others::Beside))];
-            (Just(host), others, domains, any::<prop::sample::Index>(), any::<bool>()).prop_map(
-                |(host, others, domains, driver, has_driver)| {
+            let in_groups = prop::collection::vec(0..3_usize, 4);
+            let driver = (any::<prop::sample::Index>(), any::<bool>());
+            (Just(host), others, domains, driver, in_groups).prop_map(
+                |(host, others, domains, (driver, has_driver), in_groups)| {
                     let mut setup = named(Host { others, ..host }, domains);
+                    let group = |name: &str, weight, around: Option<&str>| Group {
+                        name: name.to_owned(),
+                        weight,
+                        group: around.map(str::to_owned),
+                    };
+                    setup.host.group =
+                        vec![group("slice", 512, None), group("inner", 100, Some("slice"))];
+                    for (domain, group) in setup.domains.iter_mut().zip(in_groups) {
+                        domain.group = setup.host.group.get(group).map(|it| it.name.clone());
+                    }
                     if has_driver {
                         let driver = driver.get(&setup.domains).name.clone();
                         setup.host.io.driver_domain = Some(driver);
@@ -449,7 +462,7 @@ proptest! {
 
     #[test]
     fn time_is_conserved_and_nobody_is_in_two_places(setup in setups(), seed in 0..1000u64) {
-        for policy in all_policies() {
+        for policy in all_policies().into_iter().chain([linux_with_groups()]) {
             let (run, trace) = run_traced(&setup, &policy, seed, length_ns(&setup));
             check_sums(&setup, &run)?;
             check_places(&setup, &run, &trace)?;
@@ -464,7 +477,7 @@ proptest! {
     #[test]
     fn a_later_part_is_what_is_left(setup in setups(), seed in 0..1000u64, percent in 0..=100u64) {
         let end_ns = length_ns(&setup);
-        for policy in all_policies() {
+        for policy in all_policies().into_iter().chain([linux_with_groups()]) {
             let mut simulation = Simulation::new(&setup, &policy, seed).unwrap();
             simulation.run_until(end_ns / 100 * percent);
             let earlier = simulation.measure();

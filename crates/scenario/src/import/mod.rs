@@ -703,6 +703,21 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
          costs = { context_switch = \"0 ns\", interrupt = \"0 ns\", vm_exit = \"0 ns\", cache_refill = \"0 ns\", \
          migration = \"0 ns\", cache_migration = \"0 ns\", socket_migration = \"0 ns\" }\n",
     );
+    let group_name = |id: u64| {
+        let number = recording.groups.iter().position(|group| group.id == id).unwrap_or_default();
+        quoted(&format!("group-{}", number + 1))
+    };
+    for group in &recording.groups {
+        let _ = writeln!(
+            text,
+            "[[host.group]]\nname = {}\nweight = {}",
+            group_name(group.id),
+            u64::from(group.weight).clamp(limits::WEIGHT.least, limits::WEIGHT.most)
+        );
+        if let Some(around) = group.around {
+            let _ = writeln!(text, "group = {}", group_name(around));
+        }
+    }
     // Virtual machines are what is asked about.
     let mut processes: Vec<_> = recording.processes.iter().collect();
     processes.sort_by_key(|(_, process)| process.vcpus == 0);
@@ -728,6 +743,9 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
         }
         if process.ungrouped {
             text.push_str("ungrouped = true\n");
+        }
+        if let Some(group) = process.group(&recording.groups) {
+            let _ = writeln!(text, "group = {}", group_name(group.id));
         }
         if let Some(HostTasks { priority, kernel }) = &process.tasks {
             let kernel = if *kernel { ", kernel = true" } else { "" };

@@ -4,15 +4,19 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr::from_mut;
+use std::ptr::{from_mut, null_mut};
 
 use steelyard_policy::ffi;
 
-use crate::engine::Host;
+use crate::config;
+use crate::engine::{Domain as Group, Host};
 use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::topology::Level;
 
 use super::{EPOCH_NS, FULL_SPEED, Simulation, Sleep};
+
+/// Ids of groups, above those of domains.
+const GROUP_IDS: u64 = 1 << 32;
 
 impl Simulation {
     /// What the engine is called with.
@@ -52,16 +56,36 @@ impl Simulation {
         }
     }
 
+    /// The host's control groups, an outer one before those in it; `groups` has room for them and stays where it is.
+    pub(super) fn begin_groups(&mut self, groups: &[config::Group]) {
+        let now = self.policy_now();
+        for (number, config) in groups.iter().enumerate() {
+            let settings = ffi::Settings { weight: config.weight.into(), ..ffi::Settings::usual() };
+            let around = self.group(groups, config.group.as_ref());
+            let group = &raw mut self.groups[number];
+            let id = GROUP_IDS + number as u64;
+            // SAFETY: the contract of `engine.rs`; both are of `groups`.
+            unsafe { (self.calls.group_begin)(self.host(), group, around, id, &settings, now) }
+        }
+    }
+
+    /// Where the one of this name is; null if there is none.
+    pub(super) fn group(&mut self, groups: &[config::Group], name: Option<&String>) -> *mut Group {
+        let number = groups.iter().position(|group| Some(&group.name) == name);
+        number.map_or(null_mut(), |number| &raw mut self.groups[number])
+    }
+
     pub(super) fn domain_begin(
         &mut self,
         domain: DomainNumber,
+        group: *mut Group,
         settings: &ffi::Settings,
         vcpus: u32,
     ) {
         let now = self.policy_now();
-        // SAFETY: the contract of `engine.rs`.
+        // SAFETY: the contract of `engine.rs`; the group is of `groups`, or none.
         unsafe {
-            (self.calls.domain_begin)(self.host(), domain, settings, vcpus.into(), now);
+            (self.calls.domain_begin)(self.host(), domain, group, settings, vcpus.into(), now);
         }
     }
 

@@ -76,6 +76,8 @@ pub struct Simulation {
     pcpus: Table<OfPcpu, Pcpu>,
     queues: Table<OfQueue, Queue>,
     domains: Table<OfDomain, Domain>,
+    /// Control groups of domains, as domains without vCPUs.
+    groups: Box<[engine::Domain]>,
     vcpus: Table<OfVcpu, Vcpu>,
     /// pCPUs with no vCPU that nobody has interrupted yet.
     idle: Mask,
@@ -375,6 +377,7 @@ impl Simulation {
             queues: Table::with_capacity(pcpus as usize),
             // They stay where they are, see `engine::Tables`.
             domains: Table::with_capacity(setup.domains.len()),
+            groups: setup.host.group.iter().map(|_| engine::Domain::default()).collect(),
             vcpus: Table::with_capacity(vcpus),
             idle: all,
             waited: vec![0; pcpus.div_ceil(64) as usize],
@@ -399,8 +402,9 @@ impl Simulation {
         simulation.create_pcpus();
         simulation.set_tables();
         simulation.begin();
+        simulation.begin_groups(&setup.host.group);
         for domain in &setup.domains {
-            simulation.create_domain(domain, setup.host.io.driver_domain.as_ref());
+            simulation.create_domain(domain, &setup.host);
         }
         simulation.introduce_peers(setup);
         simulation.show_sets();
@@ -462,7 +466,7 @@ impl Simulation {
         self.host.tables.sets = self.set_words.as_ptr();
     }
 
-    fn create_domain(&mut self, config: &crate::config::Domain, driver_domain: Option<&String>) {
+    fn create_domain(&mut self, config: &crate::config::Domain, host: &crate::config::Host) {
         let domain = self.domains.next();
         let reservation = config.sedf.as_ref();
         let settings = Settings {
@@ -500,7 +504,8 @@ impl Simulation {
             guest: guest::GuestKernel::new(config),
         });
         if !self.others.have(config.host_tasks.as_ref()) {
-            self.domain_begin(domain, &settings, config.vcpus);
+            let group = self.group(&host.group, config.group.as_ref());
+            self.domain_begin(domain, group, &settings, config.vcpus);
         }
         for index in 0..config.vcpus {
             self.create_vcpu(domain, index, config);
@@ -509,7 +514,7 @@ impl Simulation {
             let name = task.name.clone().unwrap_or_else(|| task.workload.name().to_owned());
             self.create_task(domain, name, task.threads, task.workload.program(task.threads));
         }
-        if driver_domain == Some(&config.name) {
+        if host.io.driver_domain.as_ref() == Some(&config.name) {
             self.devices.driver = self.tasks.next();
             let backend = Box::new(Backend::new(config.vcpus));
             self.create_task(domain, "backend".to_owned(), config.vcpus, backend);

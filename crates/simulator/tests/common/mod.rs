@@ -33,6 +33,17 @@ pub fn all_policies() -> Vec<Policy> {
     policies().into_iter().chain(published).chain(alone).collect()
 }
 
+/// Linux's own scheduler, as it is taken for that of a recorded host.
+pub fn linux_with_groups() -> Policy {
+    let mut policy = policy("fair@eevdf");
+    for (name, value) in
+        [("groups", "entities"), ("balance_load", "averaged"), ("reweigh", "inflated")]
+    {
+        policy.set(name, value).expect("a parameter of fair");
+    }
+    policy
+}
+
 fn governs(policy: &Policy, name: &str) -> bool {
     policy.governors().any(|governor| governor.name == name)
 }

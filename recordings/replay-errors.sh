@@ -3,7 +3,10 @@
 #
 # Says how far replays of recordings are off, a line each and one for all, and with -v for each domain that counts:
 #
-#   recordings/replay-errors.sh [-v] STEELYARD RECORDING...
+#   recordings/replay-errors.sh [-v] [-a DIRECTORY] STEELYARD RECORDING...
+#
+# With -a each is held against the recording of the same name in that directory, in place of its replay: what chance makes
+# of the same load.
 #
 # Columns: domains; points of share in the mean and at worst; factors of the p99 of waits in the median and at worst,
 # as `steelyard compare` shows them. Needs jq.
@@ -11,17 +14,33 @@
 set -euo pipefail
 
 verbose=
-[[ $1 != -v ]] || { verbose=1 && shift; }
+again=
+while getopts va: option; do
+	case $option in
+	v) verbose=1 ;;
+	a) again=$OPTARG ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
 steelyard=$1
 shift
 
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 
+# Of each domain what was recorded and what was replayed, as one list.
+domains() {
+	"$steelyard" compare "$1" --policy credit --json 2>/dev/null | jq -c '.comparisons[0].replay_error.domains'
+}
+
 for file; do
-	"$steelyard" compare "$file" --policy credit --json 2>/dev/null |
-		jq -c --arg file "$(basename "$file")" '.comparisons[0].replay_error.domains[] | select(.recorded.share_percent > 3)
-			| {file: $file, name, recorded, replayed, waits_recorded}' >>"$errors"
+	other=${again:+$(domains "$again/$(basename "$file")")}
+	domains "$file" | jq -c --arg file "$(basename "$file")" --argjson other "${other:-null}" '
+		(if $other then [$other[] | {(.name): .recorded}] | add else null end) as $recorded_again
+		| .[] | if $other then .replayed = $recorded_again[.name] else . end
+		| select(.recorded.share_percent > 3 and .replayed)
+		| {file: $file, name, recorded, replayed, waits_recorded}' >>"$errors"
 done
 
 jq -rs --arg verbose "$verbose" '

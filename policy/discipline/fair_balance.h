@@ -64,19 +64,21 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 	u64 from_load = sy_min(fair_queue_load(p, f), FAIR_RUN_MAX_NS);
 	u64 to_load = sy_min(fair_queue_load(p, t), FAIR_RUN_MAX_NS);
-	s64 difference = fair_difference(from_load, to_load);
-	s64 after = difference - 2 * (s64)sy_min(fair_vcpu_load(p, f, s), SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
+	s64 difference = fair_difference(from_load, to_load), after;
 	u64 recent_ns = SY_PARAMETER(p, FAIR_TICK_NS);
 
 	if (s->entity.place != FAIR_WAITING || fair_hot(p, s, now))
 		return 0;
 	if (from_load * 100 <= to_load * sy_min(SY_PARAMETER(p, FAIR_IMBALANCE_PERCENT), 1000))
 		return 0;
-	if (SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_AVERAGED && fair_sum(&t->sums))
-		return fair_pull_gain(p, f, t, s, (u64)difference, now);
-	/* Between busy pCPUs only when either's turn has come, at this tick. */
-	if (fair_sum(&t->sums) && now - f->balanced_ns >= recent_ns && now - t->balanced_ns >= recent_ns)
+	if (SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_AVERAGED) {
+		if (fair_sum(&t->sums))
+			return fair_pull_gain(p, f, t, s, (u64)difference, now);
+	} else if (to_load && now - f->balanced_ns >= recent_ns && now - t->balanced_ns >= recent_ns) {
+		/* Between busy pCPUs only when either's turn has come, at this tick. */
 		return 0;
+	}
+	after = difference - 2 * (s64)sy_min(fair_vcpu_load(p, f, s), SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
 	return difference - (after < 0 ? -after : after) + 1;
 }
 

@@ -214,7 +214,7 @@ static inline void fair_move_load(const struct sy_policy *p, struct fair_queue *
 
 	if (SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_MOMENTARY && !fair_entities(p))
 		return;
-	fair_average(&s->runnable, s->entity.place != FAIR_ASLEEP ? FAIR_ONE : 0, half_life_ns, now);
+	fair_average(&s->runnable, fair_awake(s), half_life_ns, now);
 	load = (u64)fair_scaled((s64)s->runnable.value, weight, FAIR_ONE);
 	for (g = fair_group(f, s->entity.group); g; g = fair_group(f, g->entity.group)) {
 		around = fair_domain_around(d, g);
@@ -241,7 +241,7 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 {
 	if (!fair_entities(p) && SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_MOMENTARY)
 		return fair_flattened_weight(p, d, s, now);
-	fair_average(&s->runnable, s->entity.place != FAIR_ASLEEP ? FAIR_ONE : 0,
+	fair_average(&s->runnable, fair_awake(s),
 		     SY_PARAMETER(p, FAIR_LOAD_HALF_LIFE_NS), now);
 	if (!fair_entities(p))
 		return fair_flattened_weight(p, d, s, now);

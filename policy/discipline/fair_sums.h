@@ -275,6 +275,12 @@ static inline bool fair_grouped(const struct sy_domain *d)
 	return SY_LOAD(d->vcpus) > 1 && !SY_LOAD(d->settings.ungrouped);
 }
 
+/* What its average tends to. */
+static inline u64 fair_awake(const struct fair_vcpu *s)
+{
+	return (u64)(s->entity.place != FAIR_ASLEEP) * FAIR_ONE;
+}
+
 /* Moves the averages on and gives what part of the domain's weight is this vCPU's. */
 static inline u64 fair_flattened_weight(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s, u64 now)
 {
@@ -286,7 +292,7 @@ static inline u64 fair_flattened_weight(const struct sy_policy *p, struct sy_dom
 	if (!fair_grouped(d))
 		return weight;
 	fair_average(&fd->average, sy_min(fd->load, FAIR_RUNNABLE_MAX), half_life_ns, now);
-	fair_average(&s->runnable, s->entity.place != FAIR_ASLEEP ? FAIR_ONE : 0, half_life_ns, now);
+	fair_average(&s->runnable, fair_awake(s), half_life_ns, now);
 	if (fd->average.value > s->runnable.value)
 		others = fd->average.value - s->runnable.value;
 	others = sy_min(others, (sy_min(d->vcpus, 1ULL << 16) - 1) * FAIR_ONE);
@@ -372,19 +378,24 @@ static inline u64 fair_inflated(const struct sy_policy *p, const struct fair_sum
 	return f->vruntime + (u64)(shift - scaled - fair_scaled(scaled, weight, after));
 }
 
+/* Order deadline: where it comes to stand. */
+static inline u64 fair_reweighed(const struct sy_policy *p, const struct fair_sums *f, const struct fair_entity *s, u64 weight)
+{
+	if (SY_CHOICE(p, FAIR_REWEIGH) == FAIR_REWEIGH_INFLATED) {
+		if (s->place == FAIR_RUNNING && f->weight > s->weight)
+			return fair_inflated(p, f, s, weight);
+	}
+	return f->vruntime - (u64)fair_scaled(fair_difference(f->vruntime, s->vruntime), s->weight, weight);
+}
+
 /* The weight changes of who is in these sums. Order deadline keeps the lag in CPU time. */
 static inline void fair_reweigh(const struct sy_policy *p, struct fair_sums *f, struct fair_entity *s, u64 weight)
 {
-	bool inflated = SY_CHOICE(p, FAIR_REWEIGH) == FAIR_REWEIGH_INFLATED && s->place == FAIR_RUNNING &&
-			f->weight > s->weight;
-	u64 vruntime = s->vruntime;
+	u64 vruntime;
 
 	if (weight == s->weight)
 		return;
-	if (fair_by_deadline(p))
-		vruntime = inflated ? fair_inflated(p, f, s, weight) :
-				      f->vruntime - (u64)fair_scaled(fair_difference(f->vruntime, vruntime),
-								     s->weight, weight);
+	vruntime = fair_by_deadline(p) ? fair_reweighed(p, f, s, weight) : s->vruntime;
 	fair_remove(p, f, s);
 	if (fair_by_deadline(p))
 		s->deadline = vruntime +

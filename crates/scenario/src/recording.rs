@@ -229,7 +229,7 @@ fn linux_release(source: &str) -> Option<&str> {
     }
 }
 
-/// 6.6 replaced CFS by EEVDF. Of that as much as `fair` knows: groups, balance, and their fault.
+/// 6.6 replaced CFS by EEVDF. Of that as much as `fair` knows: groups, balance, their fault, and the timer that ends slices.
 fn of_linux(release: &str) -> Option<Policy> {
     if version(release) < (6, 6) {
         return Policy::named("fair@cfs").ok();
@@ -240,6 +240,9 @@ fn of_linux(release: &str) -> Option<Policy> {
     if favours_groups(release) {
         policy.set("reweigh", "inflated").ok()?;
     }
+    if ends_slices_by_timer(release) {
+        policy.set("hrtick", "on").ok()?;
+    }
     Some(policy)
 }
 
@@ -247,6 +250,12 @@ fn of_linux(release: &str) -> Option<Policy> {
 /// 7.2.13 has not, and those between were not looked at.
 fn favours_groups(release: &str) -> bool {
     ((6, 13)..(7, 2)).contains(&version(release))
+}
+
+/// Whether HRTICK is on, as it is by default where CONFIG_HRTIMER_REARM_DEFERRED is: 7.2 on x86; 6.12 has it off, and those
+/// between were not looked at.
+fn ends_slices_by_timer(release: &str) -> bool {
+    version(release) >= (7, 2)
 }
 
 /// "6.18.44-cloud": (6, 18).
@@ -594,6 +603,9 @@ impl Digest {
         {
             assumed.push(FAVOURED.to_owned());
         }
+        if linux_release(&self.all.host.source).is_some_and(ends_slices_by_timer) {
+            assumed.push(HRTICK.to_owned());
+        }
         if others.values().any(|other| other.partial) {
             assumed.push(PARTIAL.to_owned());
         }
@@ -920,6 +932,9 @@ fn never_told(source: &str, held: bool) -> Option<&'static str> {
 
 const FAVOURED: &str = "Turns of groups: as in Linux 6.13 to 6.18, which lets one whose threads sleep and wake in turn keep \
                         its CPU, at times for a second; 7.2 has that mended.";
+
+const HRTICK: &str = "Slices end by a timer (HRTICK of debugfs's sched/features), as on x86 from Linux 7.2 on: elsewhere \
+                      `--set fair.hrtick=off`.";
 
 const PARTIAL: &str =
     "Other threads: they ran no more than was recorded, which is while a vCPU waited.";

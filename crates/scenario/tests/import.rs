@@ -548,6 +548,9 @@ fn a_linux_host_is_replayed_with_groups_and_the_faults_of_its_kernel() {
         let value = |name: &str| policy.value(name).unwrap();
         assert_eq!([value("groups"), value("balance_load")], [1, 1]);
         assert_eq!(value("reweigh"), u64::from(inflated), "{release}");
+        let by_timer = release.starts_with("7.2");
+        assert_eq!(value("hrtick"), u64::from(by_timer), "{release}");
+        assert_eq!(loaded.assumed.iter().any(|it| it.contains("HRTICK")), by_timer);
     }
 }
 

@@ -341,7 +341,7 @@ SY_FN u32 fair_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 			own->deadline += own->vruntime;
 		}
 		fair_add(p, sums, own);
-		fair_groups_enter(p, f, d, own->group, now);
+		fair_follow_members(p, f, d, own->group, now);
 		own->place = FAIR_WAITING;
 		budget_key(&fair_domain(d)->budget, &s->grant, d, v, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
 		f->tried_ns = 0;
@@ -365,7 +365,7 @@ SY_FN u32 fair_leave(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 		own->lag = fair_lag(p, sums, d, own);
 		own->deadline -= own->vruntime;
 		fair_remove(p, sums, own);
-		fair_groups_exit(p, f, d, own->group, now);
+		fair_follow_members(p, f, d, own->group, now);
 		own->place = FAIR_MOVING;
 	}
 	own->vruntime -= vtime;
@@ -391,7 +391,7 @@ static inline void fair_vcpu_enter(const struct sy_policy *p, struct fair_queue 
 				   struct fair_vcpu *s, u64 now)
 {
 	fair_enter(p, fair_sums_of(f, &s->entity), d, &s->entity, fair_weight(p, d, s, now), now);
-	fair_groups_enter(p, f, d, s->entity.group, now);
+	fair_follow_members(p, f, d, s->entity.group, now);
 }
 
 static inline void fair_vcpu_exit(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
@@ -400,7 +400,7 @@ static inline void fair_vcpu_exit(const struct sy_policy *p, struct sy_queue *q,
 	struct fair_queue *f = fair_queue(q);
 
 	fair_exit(p, fair_sums_of(f, &s->entity), d, &s->entity);
-	fair_groups_exit(p, f, d, s->entity.group, now);
+	fair_follow_members(p, f, d, s->entity.group, now);
 	if (!fair_by_deadline(p))
 		fair_advance(f, q, FAIR_NOBODY);
 }
@@ -853,7 +853,7 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 
 	fair_move_on(p, f, now);
 	if (fair_entities(p))
-		fair_groups_exit(p, f, d, s->entity.group, now);
+		fair_follow_members(p, f, d, s->entity.group, now);
 	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
 					    sy_clamp(SY_PARAMETER(p, FAIR_BUSY_FACTOR), 1, 1024)) {
 		f->balanced_ns = now;

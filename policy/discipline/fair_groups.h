@@ -182,11 +182,15 @@ static inline u64 fair_outwards(const struct fair_group *g, u64 weight, u64 load
 	       sy_max(all / FAIR_WEIGHT_SCALE, 1);
 }
 
+/* The averaged load of a vCPU where it shares. */
+static inline u64 fair_averaged_load(const struct fair_vcpu *s)
+{
+	return (u64)fair_scaled((s64)s->runnable.value, s->entity.weight, FAIR_ONE);
+}
+
 static inline u64 fair_own_load(const struct sy_policy *p, const struct fair_vcpu *s)
 {
-	if (SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_MOMENTARY)
-		return s->entity.weight;
-	return (u64)fair_scaled((s64)s->runnable.value, s->entity.weight, FAIR_ONE);
+	return SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_MOMENTARY ? s->entity.weight : fair_averaged_load(s);
 }
 
 /* A vCPU's part of the load of its queue: task_h_load(). */
@@ -215,7 +219,7 @@ static inline void fair_move_load(const struct sy_policy *p, struct fair_queue *
 	if (SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_MOMENTARY && !fair_entities(p))
 		return;
 	fair_average(&s->runnable, fair_awake(s), half_life_ns, now);
-	load = (u64)fair_scaled((s64)s->runnable.value, weight, FAIR_ONE);
+	load = fair_averaged_load(s);
 	for (g = fair_group(f, s->entity.group); g; g = fair_group(f, g->entity.group)) {
 		around = fair_domain_around(d, g);
 		if (around)
@@ -239,10 +243,8 @@ static inline void fair_move_on(const struct sy_policy *p, struct fair_queue *f,
 /* The weight of a vCPU where it shares. */
 static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, struct fair_vcpu *s, u64 now)
 {
-	if (!fair_entities(p) && SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_MOMENTARY)
-		return fair_flattened_weight(p, d, s, now);
-	fair_average(&s->runnable, fair_awake(s),
-		     SY_PARAMETER(p, FAIR_LOAD_HALF_LIFE_NS), now);
+	if (fair_entities(p) || SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_AVERAGED)
+		fair_average(&s->runnable, fair_awake(s), SY_PARAMETER(p, FAIR_LOAD_HALF_LIFE_NS), now);
 	if (!fair_entities(p))
 		return fair_flattened_weight(p, d, s, now);
 	if (!fair_grouped(d))
@@ -252,28 +254,9 @@ static inline u64 fair_weight(const struct sy_policy *p, struct sy_domain *d, st
 
 /* ---- Groups follow their members ---- */
 
-/* Somebody has come into the group's sums. */
-static inline void fair_groups_enter(const struct sy_policy *p, struct fair_queue *f, struct sy_domain *d, u32 number,
-				     u64 now)
-{
-	struct fair_group *g;
-
-	for (g = fair_group(f, number); g; g = fair_group(f, g->entity.group)) {
-		struct sy_domain *around = fair_domain_around(d, g);
-		struct fair_sums *sums = fair_sums_of(f, &g->entity);
-
-		if (!around)
-			return;
-		if (g->entity.place >= FAIR_WAITING)
-			fair_reweigh(p, sums, &g->entity, fair_share(p, around, g, now));
-		else
-			fair_enter(p, sums, around, &g->entity, fair_share(p, around, g, now), now);
-	}
-}
-
-/* Somebody has left the group's sums, or time has passed. */
-static inline void fair_groups_exit(const struct sy_policy *p, struct fair_queue *f, struct sy_domain *d, u32 number,
-				    u64 now)
+/* Somebody has come into the group's sums or left them, or time has passed: it comes, goes or is weighed anew, and so on. */
+static inline void fair_follow_members(const struct sy_policy *p, struct fair_queue *f, struct sy_domain *d, u32 number,
+				       u64 now)
 {
 	struct fair_group *g;
 
@@ -282,10 +265,13 @@ static inline void fair_groups_exit(const struct sy_policy *p, struct fair_queue
 		struct fair_sums *sums = fair_sums_of(f, &g->entity);
 		u64 weight;
 
-		if (!around || g->entity.place < FAIR_WAITING)
+		/* Nobody is in the sums of a group whose last vCPU is parked, and runs on for a moment. */
+		if (!around || (g->entity.place < FAIR_WAITING && !fair_sum(&g->sums)))
 			return;
 		weight = fair_share(p, around, g, now);
-		if (g->told)
+		if (g->entity.place < FAIR_WAITING)
+			fair_enter(p, sums, around, &g->entity, weight, now);
+		else if (g->told)
 			fair_reweigh(p, sums, &g->entity, weight);
 		else
 			fair_exit(p, sums, around, &g->entity);

@@ -217,9 +217,10 @@ static u32 checked_charge(const struct sy_policy *p, struct sy_queue *q, struct 
 	return requests;
 }
 
-static enum sy_verdict checked_verdict(enum sy_verdict verdict)
+static enum sy_verdict checked_verdict(enum sy_verdict verdict, bool may_prefer)
 {
-	check(verdict <= SY_PREFER, "verdict %d", (int)verdict);
+	check(verdict == SY_SKIP || verdict == SY_TAKE || verdict == SY_STOP || (may_prefer && verdict == SY_PREFER),
+	      "verdict %d", (int)verdict);
 	return verdict;
 }
 
@@ -289,9 +290,9 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_key(p, q, d, v, now) TELLS(key, q, d, v, 0, p, q, d, v, now)
 #define sy_lead(p, q, c, v, ...) TELLS(lead, q, 0, v, c, p, q, c, v, __VA_ARGS__)
 #define sy_consider(p, q, c, best, v, now) \
-	checked_verdict(TELLS(consider, q, 0, v, c, p, q, c, best, v, now))
+	checked_verdict(TELLS(consider, q, 0, v, c, p, q, c, best, v, now), true)
 #define sy_look_further(p, c, ...) TELLS(look_further, 0, 0, 0, c, p, c, __VA_ARGS__)
-#define sy_steal(p, c, best, q, v, now) checked_verdict(TELLS(steal, q, 0, v, c, p, c, best, q, v, now))
+#define sy_steal(p, c, best, q, v, now) checked_verdict(TELLS(steal, q, 0, v, c, p, c, best, q, v, now), false)
 #define sy_reset_due(p, q, v, next) (reset_for = (v), TELLS(reset_due, q, 0, v, 0, p, q, v, next))
 #define sy_reset checked_reset
 #define sy_reweigh(p, g, d) DOES(reweigh, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d)

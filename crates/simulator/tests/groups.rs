@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{MS, S, linux_with_groups, no_costs, policy, run, simulation};
+use common::{MS, S, group, linux_with_groups, no_costs, policy, run, simulation};
 use steelyard_policy::Policy;
-use steelyard_simulator::config::{Domain, Group, Host, Setup};
+use steelyard_simulator::config::{Domain, Host, Setup};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::Nanoseconds;
 use steelyard_simulator::workload::Busy;
@@ -17,12 +17,7 @@ fn entities() -> Policy {
 }
 
 fn host(pcpus: u32, groups: &[(&str, u32, Option<&str>)]) -> Host {
-    let group = |&(name, weight, around): &(&str, u32, Option<&str>)| Group {
-        name: name.to_owned(),
-        weight,
-        group: around.map(str::to_owned),
-    };
-    let group = groups.iter().map(group).collect();
+    let group = groups.iter().map(|&(name, weight, around)| group(name, weight, around)).collect();
     Host { costs: no_costs(), group, ..Host::with_pcpus(pcpus) }
 }
 

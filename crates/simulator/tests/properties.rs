@@ -14,7 +14,7 @@ use proptest::test_runner::{RngSeed, TestCaseError};
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
 use steelyard_simulator::config::{
-    Costs, Domain, Group, GuestLocks, Host, HostTasks, Io, Others, Reservation, Setup, Task,
+    Costs, Domain, GuestLocks, Host, HostTasks, Io, Others, Reservation, Setup, Task,
 };
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
@@ -353,11 +353,6 @@ fn setups() -> impl Strategy<Value = Setup> {
             (Just(host), others, domains, driver, in_groups).prop_map(
                 |(host, others, domains, (driver, has_driver), in_groups)| {
                     let mut setup = named(Host { others, ..host }, domains);
-                    let group = |name: &str, weight, around: Option<&str>| Group {
-                        name: name.to_owned(),
-                        weight,
-                        group: around.map(str::to_owned),
-                    };
                     setup.host.group =
                         vec![group("slice", 512, None), group("inner", 100, Some("slice"))];
                     for (domain, group) in setup.domains.iter_mut().zip(in_groups) {

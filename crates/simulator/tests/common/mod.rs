@@ -5,7 +5,7 @@
 
 use steelyard_policy::{Policy, disciplines, governors, published};
 use steelyard_simulator::Simulation;
-use steelyard_simulator::config::{Costs, Domain, Setup};
+use steelyard_simulator::config::{Costs, Domain, Group, Setup};
 use steelyard_simulator::measure::{Run, TaskMeasure, Trace};
 use steelyard_simulator::units::Nanoseconds;
 
@@ -31,6 +31,11 @@ pub fn all_policies() -> Vec<Policy> {
         .map(|governor| policy(&format!("{}+{}", governor.disciplines[0], governor.name)))
         .collect();
     policies().into_iter().chain(published).chain(alone).collect()
+}
+
+/// A control group, in another or in none.
+pub fn group(name: &str, weight: u32, around: Option<&str>) -> Group {
+    Group { name: name.to_owned(), weight, group: around.map(str::to_owned) }
 }
 
 /// Linux's own scheduler, as it is taken for that of a recorded host.

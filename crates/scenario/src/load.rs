@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use steelyard_boundary::input::{OverBudget, TEXT_BYTES};
 use steelyard_policy::{Policy, PolicyError, disciplines, governors};
-use steelyard_simulator::config::{ConfigError, Setup};
+use steelyard_simulator::config::{ConfigError, Others, Setup};
 use steelyard_simulator::domain_bytes;
 use steelyard_simulator::limits;
 use steelyard_simulator::measure::Run;
@@ -208,7 +208,8 @@ fn load_scenario(
     let recording = files.pop().filter(|_| files.is_empty());
     let recorded = recording.and_then(|recording| recording.measure(&setup));
     let recording = recording.filter(|_| recorded.is_some());
-    let (policies, own) = policies(&scenario, options, &for_policies, recording, &place)?;
+    let (policies, own) =
+        policies(&scenario, setup.host.others, options, &for_policies, recording, &place)?;
     let seeds = options.seeds.unwrap_or(scenario.seeds);
     limits::SEEDS.check(seeds.into()).map_err(|problem| match options.seeds {
         Some(seeds) => {
@@ -355,6 +356,7 @@ fn expand(scenario: &Scenario) -> Result<(Setup, Vec<usize>), ConfigError> {
 /// own scheduler too, before all others if nobody asks for it.
 fn policies(
     scenario: &Scenario,
+    others: Option<Others>,
     options: &Options,
     settings: &[Setting],
     recording: Option<&Arc<Recording>>,
@@ -400,7 +402,7 @@ fn policies(
         result.push(LabelledPolicy { label, policy });
     }
     let own = match recording {
-        Some(recording) => own_scheduler(&mut result, options, settings, recording)?,
+        Some(recording) => own_scheduler(&mut result, others, options, settings, recording)?,
         None => None,
     };
     check_owners(settings, |name| result.iter().any(|item| has(&item.policy, name)))?;
@@ -410,6 +412,7 @@ fn policies(
 /// Which policy scheduled the recorded host; it becomes one of those.
 fn own_scheduler(
     policies: &mut Vec<LabelledPolicy>,
+    others: Option<Others>,
     options: &Options,
     settings: &[Setting],
     recording: &Recording,
@@ -424,8 +427,10 @@ fn own_scheduler(
             None => return Ok(None),
         },
     };
-    // On this host that name means how it was recorded, not another reading beside it.
-    let mut plain = Policy::named(&policy.to_string()).ok();
+    // On this host that name means how it was recorded, not another reading beside it; unless it is asked what
+    // `steelyard kvm run` would do.
+    let beside = others == Some(Others::Beside);
+    let mut plain = Policy::named(&policy.to_string()).ok().filter(|_| !beside);
     if let Some(plain) = &mut plain {
         set_parameters(plain, settings)?;
     }

@@ -554,6 +554,24 @@ fn a_linux_host_is_replayed_with_groups_and_the_faults_of_its_kernel() {
     }
 }
 
+#[test]
+fn the_name_of_the_own_scheduler_is_a_policy_of_steelyard_if_that_is_asked_for() {
+    let options = Options {
+        policies: vec!["fair".to_owned()],
+        set: vec![r#"host.others="beside""#.to_owned()],
+        ..Options::default()
+    };
+    let loaded =
+        load(&scratch("beside.steelyard", &with_others("6.18.44-cloud")), &options).unwrap();
+    let groups: Vec<_> = loaded
+        .policies
+        .iter()
+        .map(|it| (it.label.as_str(), it.policy.value("groups").unwrap()))
+        .collect();
+    assert_eq!(groups, [("fair@eevdf (own)", 1), ("fair@eevdf", 0)]);
+    assert_eq!(loaded.own.unwrap().label, "fair@eevdf (own)");
+}
+
 /// The same on two pCPUs, with who woke whom, and how they are held, `make` in this group and so urgent: `make`, woken at 5 ms, wakes the vCPU at 100 ms.
 fn held_and_woken(of_make: u64, priority: u32) -> Vec<u8> {
     let mut snapshots = vec![];

@@ -189,6 +189,17 @@ impl Standings {
         Some(Standings { count, constants, tables })
     }
 
+    /// Whether that scheduler has not ended.
+    pub fn is_current(&self) -> bool {
+        running().as_ref() == Some(&self.count)
+    }
+
+    /// The policy that it schedules by.
+    pub fn policy(&self) -> String {
+        // SAFETY: the pointer is to a field of the mapping; the kernel writes it before the scheduler begins.
+        text(&unsafe { ptr::read_volatile(&raw const (*self.tables.item()).policy_name) })
+    }
+
     /// What that scheduler has decided.
     pub fn counted(&self) -> Vec<Counted> {
         let constants = self.constants.get();
@@ -207,7 +218,7 @@ impl Standings {
 
     /// By the numbers of their threads; none if that scheduler has ended.
     pub fn now(&self) -> Option<HashMap<i32, Standing>> {
-        if running()? != self.count {
+        if !self.is_current() {
             return None;
         }
         let constants = self.constants.get();
@@ -217,11 +228,22 @@ impl Standings {
     }
 }
 
+/// What schedules this host instead of Linux's own scheduler: the policy of this project's, if that can be read, or the
+/// name that the kernel has for it. None: nothing does.
+pub fn instead() -> Option<String> {
+    running()?;
+    let name = || of_kernel("root/ops").map_or("sched_ext".to_owned(), |it| it.trim().to_owned());
+    Some(Standings::find().map_or_else(name, |it| it.policy()))
+}
+
 /// While a sched_ext scheduler runs: the how manieth since the host started.
 fn running() -> Option<String> {
-    const DIRECTORY: &str = "/sys/kernel/sched_ext";
-    let is_enabled = fs::read_to_string(format!("{DIRECTORY}/state")).ok()?.trim() == "enabled";
-    is_enabled.then(|| fs::read_to_string(format!("{DIRECTORY}/enable_seq")).ok())?
+    let is_enabled = of_kernel("state")?.trim() == "enabled";
+    is_enabled.then(|| of_kernel("enable_seq"))?
+}
+
+fn of_kernel(file: &str) -> Option<String> {
+    fs::read_to_string(format!("/sys/kernel/sched_ext/{file}")).ok()
 }
 
 /// The map of this name with at least so many bytes.

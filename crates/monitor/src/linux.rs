@@ -52,6 +52,8 @@ pub struct LinuxSource {
     states: bool,
     /// Or why not.
     observed: Result<Observed, String>,
+    /// What schedules instead of Linux's own scheduler.
+    instead: Option<String>,
     /// Single runs and waits that are missing, as last told: a power of two.
     lost: u64,
     /// vCPUs that can be watched.
@@ -131,6 +133,7 @@ impl LinuxSource {
             began_unix_ns: began.as_nanos() as u64,
             states: true,
             observed: Err("not looked for".to_owned()),
+            instead: None,
             lost: 0,
             // One file for its times, one for its state.
             room: (open_files::for_threads() / 2).min(VCPUS),
@@ -258,6 +261,11 @@ impl LinuxSource {
         let lost = self.observed.as_ref().map_or(0, Observed::lost);
         if lost > self.lost {
             self.lost = lost.checked_next_power_of_two().unwrap_or(lost);
+            changed = true;
+        }
+        let instead = self.observed.as_ref().ok().and_then(Observed::instead);
+        if instead != self.instead {
+            self.instead = instead;
             changed = true;
         }
         let left_out = self.left_out.checked_next_power_of_two().unwrap_or(usize::MAX);
@@ -489,10 +497,13 @@ impl LinuxSource {
                 told(&tracked.domain.name)
             ));
         }
+        let mut source = format!("Linux {}", name(read("osrelease")).unwrap_or_default());
+        // As Xen's source has it.
+        source.extend(self.instead.iter().flat_map(|policy| [", ", policy]));
         Structure {
             host: Host {
                 name: name(read("hostname")).unwrap_or_else(|| "this host".to_owned()),
-                source: format!("Linux {}", name(read("osrelease")).unwrap_or_default()),
+                source,
                 pcpus,
                 began_unix_ns: Some(self.began_unix_ns),
                 unseen,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use steelyard_kvm::{
     Counted, Doing, Observer, Standings, ThreadFigures, ThreadGroup, ThreadPlacement, Told, Woken,
-    now_ns,
+    instead, now_ns,
 };
 use steelyard_recording::weight::Scale;
 use steelyard_recording::{
@@ -292,6 +292,14 @@ impl Observed {
         for (vcpu, figures) in vcpus.zip(&mut snapshot.vcpus) {
             let standing = i32::try_from(vcpu.id).ok().and_then(|tid| by_thread.get(&tid));
             figures.policy = standing.copied().map(PolicyState::from);
+        }
+    }
+
+    /// What schedules this host instead of Linux's own scheduler.
+    pub fn instead(&self) -> Option<String> {
+        match &self.standings {
+            Some(standings) if standings.is_current() => Some(standings.policy()),
+            _ => instead(),
         }
     }
 

@@ -40,6 +40,10 @@ impl Observed {
         match self.0 {}
     }
 
+    pub fn instead(&self) -> Option<String> {
+        match self.0 {}
+    }
+
     pub fn attend(&mut self) {
         match self.0 {}
     }

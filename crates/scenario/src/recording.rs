@@ -120,9 +120,10 @@ impl Recording {
         let (name, assumed) = match self.source.split_once(' ') {
             Some(("simulation", of)) => (of.strip_prefix("of ")?, false),
             // Of perf and Perfetto as the description of the host tells.
-            Some(("Linux" | "perf" | "Perfetto", _)) => {
-                return Some((of_linux(linux_release(&self.source)?)?, false));
-            }
+            Some(("Linux" | "perf" | "Perfetto", _)) => match instead_of_linux(&self.source) {
+                Some(policy) => (policy, false),
+                None => return Some((of_linux(linux_release(&self.source)?)?, false)),
+            },
             Some(("xentrace", of)) => {
                 let (release, scheduler) = of.strip_prefix("of Xen ")?.rsplit_once(' ')?;
                 let policy = match (scheduler, version(release) >= (4, 12)) {
@@ -224,9 +225,14 @@ impl Recording {
 /// Of a source that names one.
 fn linux_release(source: &str) -> Option<&str> {
     match source.split_once("Linux ")? {
-        ("" | "perf of " | "Perfetto of ", release) => Some(release),
+        ("" | "perf of " | "Perfetto of ", release) if !release.contains(", ") => Some(release),
         _ => None,
     }
+}
+
+/// What scheduled a Linux host in the place of Linux's own scheduler: a policy of this project's, or another one's name.
+pub(crate) fn instead_of_linux(source: &str) -> Option<&str> {
+    Some(source.strip_prefix("Linux ")?.split_once(", ")?.1)
 }
 
 /// 6.6 replaced CFS by EEVDF. Of that as much as `fair` knows: groups, balance, their fault, and the timer that ends slices.

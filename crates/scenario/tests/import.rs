@@ -12,7 +12,7 @@ use steelyard_recording::{
     Who,
 };
 use steelyard_scenario::{Loaded, Options, import, import_from, load, load_text};
-use steelyard_simulator::config::{Costs, Domain, HostTasks};
+use steelyard_simulator::config::{Costs, Domain, HostTasks, Others};
 use steelyard_simulator::measure::{Run, Segment, VcpuMeasure};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{Burst, RecordedThread, ReplayThread, Workload};
@@ -552,6 +552,24 @@ fn a_linux_host_is_replayed_with_groups_and_the_faults_of_its_kernel() {
         assert_eq!(value("hrtick"), u64::from(by_timer), "{release}");
         assert_eq!(loaded.assumed.iter().any(|it| it.contains("HRTICK")), by_timer);
     }
+}
+
+#[test]
+fn a_host_that_steelyard_scheduled_is_replayed_so() {
+    let host = |of: &str| {
+        load(&scratch("instead.steelyard", &with_others(of)), &Options::default()).unwrap()
+    };
+    let loaded = host("7.2.13, fair@eevdf");
+    assert_eq!(loaded.setup.host.others, Some(Others::Beside));
+    let own = loaded.own.unwrap();
+    assert_eq!((own.label.as_str(), own.assumed), ("fair@eevdf", false));
+    let policy = &loaded.policies.iter().find(|it| it.label == own.label).unwrap().policy;
+    assert_eq!(policy.value("groups").unwrap(), 0);
+    assert!(!loaded.assumed.iter().any(|it| it.contains("HRTICK")));
+    // One that is none of this project's.
+    let loaded = host("7.2.13, lavd_1.0.19");
+    assert!(loaded.own.is_none());
+    assert_eq!(loaded.setup.host.others, Some(Others::Beside));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Part of steelyard.h: how its calls reach the hooks of governors (governors.h), and the calls that are theirs alone.
+ * Part of steelyard.h: how its calls reach the hooks of governors (governors.h), the calls that are theirs alone, and what
+ * administrators ask for.
  */
 #ifndef STEELYARD_GOVERN_H
 #define STEELYARD_GOVERN_H
@@ -104,6 +105,55 @@ SY_FN void sy_reweigh(const struct sy_policy *p, struct sy_governor *g, struct s
 	SY_GOVERNORS_LIST(SY_DO, )
 #undef SY_DO
 	SY_STORE(d->weight, sy_clamp(weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX));
+}
+
+/* ---- What an administrator asks for ---- */
+
+/* Whether reservations, settings.reserved_ns per settings.period_ns, are heeded. */
+SY_FN bool sy_reserves(const struct sy_policy *p)
+{
+	return SY_DISCIPLINE(p) == SY_SEDF;
+}
+
+/* Takes any settings: what is out of range is clamped. */
+static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *settings)
+{
+	struct sy_settings asked = *settings;
+
+	if (!asked.weight)
+		asked.weight = SY_WEIGHT_DEFAULT;
+	asked.weight = sy_clamp(asked.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+#define SY_SET(field, ...) SY_STORE(d->settings.field, asked.field);
+	SY_SETTINGS(SY_SET)
+#undef SY_SET
+}
+
+/*
+ * An administrator asks for something else. Disciplines follow when they next meet the domain: at
+ * a charge, a wake, a tick, an accounting or the end of a period.
+ */
+SY_FN void sy_domain_change(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
+			    const struct sy_settings *settings)
+{
+	sy_domain_set(d, settings);
+	sy_reweigh(p, g, d);
+	sy_reslice(p, d);
+}
+
+/*
+ * The same for one vCPU, from its next period on: a reservation of its own, or none any more. What is out of range is
+ * clamped.
+ */
+SY_FN void sy_vcpu_reserve(const struct sy_policy *p, struct sy_vcpu *v, const struct sy_reservation *asked)
+{
+	v->asked = *asked;
+}
+
+/* What is reserved for a vCPU that belongs to a queue, from its next period on. Only where sy_reserves(). */
+SY_FN struct sy_reservation sy_vcpu_reserved(const struct sy_policy *p, const struct sy_domain *d,
+					     const struct sy_vcpu *v)
+{
+	return sedf_reserved(d, v);
 }
 
 /* ---- Samples: what governors cannot see by themselves ---- */

@@ -45,4 +45,11 @@ struct sy_settings {
 	SY_SETTINGS(SY_SETTING_FIELD)
 };
 
+/* What may be asked for one vCPU alone, instead of its domain's sedf.period, sedf.slice and sedf.extra_time. */
+struct sy_reservation {
+	u64 period_ns;
+	u64 slice_ns; /* 0: nothing is asked for this vCPU, its domain's counts */
+	u64 extra_time;
+};
+
 #endif

@@ -129,12 +129,6 @@ SY_FN u64 sy_cap_period_ns(const struct sy_policy *p)
 	}
 }
 
-/* Whether reservations, settings.reserved_ns per settings.period_ns, are heeded. */
-SY_FN bool sy_reserves(const struct sy_policy *p)
-{
-	return SY_DISCIPLINE(p) == SY_SEDF;
-}
-
 /*
  * Whether this call about this vCPU may write the domain; mostly not. The host asks without the domain's lock, then
  * makes the call with it, or else with v->apart set.
@@ -176,19 +170,6 @@ SY_FN void sy_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpu
 	}
 }
 
-/* Takes any settings: what is out of range is clamped. */
-static inline void sy_domain_set(struct sy_domain *d, const struct sy_settings *settings)
-{
-	struct sy_settings asked = *settings;
-
-	if (!asked.weight)
-		asked.weight = SY_WEIGHT_DEFAULT;
-	asked.weight = sy_clamp(asked.weight, SY_WEIGHT_MIN, SY_WEIGHT_MAX);
-#define SY_SET(field, ...) SY_STORE(d->settings.field, asked.field);
-	SY_SETTINGS(SY_SET)
-#undef SY_SET
-}
-
 /* The host has set d->id before this. */
 SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 			  const struct sy_settings *settings, u64 vcpus, u64 now)
@@ -210,18 +191,6 @@ SY_FN void sy_domain_init(const struct sy_policy *p, struct sy_domain *d,
 	}
 }
 
-/*
- * An administrator asks for something else. Disciplines follow when they next meet the domain: at
- * a charge, a wake, a tick, an accounting or the end of a period.
- */
-SY_FN void sy_domain_change(const struct sy_policy *p, struct sy_governor *g, struct sy_domain *d,
-			    const struct sy_settings *settings)
-{
-	sy_domain_set(d, settings);
-	sy_reweigh(p, g, d);
-	sy_reslice(p, d);
-}
-
 /* The host has set v->pcpu and v->index before this. */
 SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
@@ -230,6 +199,7 @@ SY_FN void sy_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct s
 	v->apart = 0;
 	v->first = 0;
 	v->boost_ns = 0;
+	v->asked = (struct sy_reservation){ 0 };
 	SY_TELL_GOVERNORS(vcpu_init, p, d, v, now);
 	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:

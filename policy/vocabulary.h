@@ -145,6 +145,7 @@ struct sy_vcpu {
 	/* Knobs: written by governors, read and taken by disciplines. */
 	u32 first; /* 1: it comes first in its queue until it starts */
 	u64 boost_ns; /* time that it may still run in the highest priority */
+	struct sy_reservation asked; /* for it alone */
 	u64 state[SY_VCPU_WORDS];
 	SY_GOVERNORS_OWN(VCPU);
 };

@@ -7,6 +7,7 @@
 #define STEELYARD_ARRIVE_H
 
 #include <xen/cpumask.h>
+#include <xen/event.h>
 #include <xen/guest_access.h>
 #include <xen/hypfs.h>
 #include <xen/init.h>

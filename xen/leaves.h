@@ -333,7 +333,7 @@ static bool cf_check add_parameter(const char *name, const struct sy_parameter *
 
 static int __init cf_check steelyard_hypfs_init(void)
 {
-	if (list_empty(&hosts))
+	if (sched_steelyard_def.sched_id == NOT_IN_USE)
 		return 0;
 	hypfs_string_set_reference(&policy_leaf, policy_name);
 	/* Xen takes no leaf without contents; these have functions of their own. */

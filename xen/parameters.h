@@ -167,15 +167,6 @@ static bool cf_check set_if_named(const char *name, const struct sy_parameter *p
 	return true;
 }
 
-static bool cf_check find_ratelimit(const char *name, const struct sy_parameter *parameter, u64 *value,
-				    void *data)
-{
-	if (strcmp(name, "ratelimit_ns"))
-		return false;
-	*(u64 **)data = value;
-	return true;
-}
-
 /* ---- Boot options ---- */
 
 /* Xen hands an option to each variable that asks for it. */

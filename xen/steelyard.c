@@ -8,7 +8,7 @@
  * All that happens between an event and its effects is done by the engine (policy/engine/), which the
  * simulator and Linux stand on, too. Here is what it stands on: Xen's calls, told to it as events
  * (this file and calls.c), tables, queues, sets of pCPUs, softirqs and timers (host.h), numbers for pCPUs
- * (topology.h), what comes and goes (coming.h), what dom0 writes and reads (parameters.h, leaves.h,
+ * (topology.h), what comes and goes (coming.h), what dom0 asks, writes and reads (toolstack.h, parameters.h, leaves.h,
  * statistics.h), and what xentrace and xenperf are told (notes.h, decisions.h).
  *
  * A vCPU here is one of Xen's scheduling units (one vCPU, unless sched-gran= says otherwise), a pCPU
@@ -66,9 +66,11 @@
  *	steelyard_policy=DISCIPLINE[@VINTAGE][+GOVERNOR...], or a published policy's name
  *	steelyard_params=NAME=VALUE[,NAME=VALUE...], a governor's as GOVERNOR.NAME; may be repeated
  *
+ *	steelyard_toolstack=credit2, or another of toolstack.h
+ *
  * For dom0 it is credit2: it has that scheduler's number, so that the toolstack as it is sets weights
- * and caps (`xl sched-credit2`). Hence, under sched=steelyard, a cpupool made for credit2 runs
- * steelyard as well. Beyond that there is /steelyard in hypfs, and debug key `r`.
+ * and caps (`xl sched-credit2`), and a cpupool made for credit2 runs steelyard as well. toolstack.h has what else it may
+ * be. Beyond that there is /steelyard in hypfs, and debug key `r`.
  *
  * Limits
  *
@@ -184,71 +186,14 @@ static void change(u64 *parameter, u64 value)
 	spin_unlock(&hosts_lock);
 }
 
-static struct sy_settings settings_of(struct host_domain *d)
-{
-	struct sy_settings settings;
-
-	take(&d->lock);
-	settings = d->engine.state.settings;
-	give(&d->lock);
-	return settings;
-}
-
-static int cf_check steelyard_adjust(const struct scheduler *ops, struct domain *domain,
-				     struct xen_domctl_scheduler_op *op)
-{
-	struct host *h = ops->sched_data;
-	struct host_domain *d = domain->sched_priv;
-	struct sy_settings settings;
-	int result = 0;
-
-	spin_lock(&h->lock);
-	settings = settings_of(d);
-	switch (op->cmd) {
-	case XEN_DOMCTL_SCHEDOP_getinfo:
-		op->u.credit2.weight = settings.weight;
-		/* The greatest stands for "as it is" when it comes back with another weight. */
-		op->u.credit2.cap = min(settings.cap_percent, (u64)(uint16_t)~0);
-		break;
-	case XEN_DOMCTL_SCHEDOP_putinfo:
-		/* 0 and 65535 stand for "as it is". */
-		if (op->u.credit2.weight)
-			settings.weight = op->u.credit2.weight;
-		if (op->u.credit2.cap != (uint16_t)~0)
-			settings.cap_percent = op->u.credit2.cap;
-		engine_domain_change(&h->engine, d->number, &settings);
-		break;
-	default:
-		result = -EINVAL;
-		break;
-	}
-	spin_unlock(&h->lock);
-	return result;
-}
-
-static int cf_check steelyard_adjust_global(const struct scheduler *ops,
-					    struct xen_sysctl_scheduler_op *sc)
-{
-	u64 *ratelimit_ns = NULL;
-
-	for_each_parameter(find_ratelimit, &ratelimit_ns);
-	if (sc->cmd == XEN_SYSCTL_SCHEDOP_putinfo) {
-		if (!ratelimit_ns || sc->u.sched_credit2.ratelimit_us > XEN_SYSCTL_SCHED_RATELIMIT_MAX)
-			return -EINVAL;
-		change(ratelimit_ns, sc->u.sched_credit2.ratelimit_us * SY_US);
-	}
-	sc->u.sched_credit2.ratelimit_us = ratelimit_ns ? *ratelimit_ns / SY_US : 0;
-	return 0;
-}
-
 #include "statistics.h"
 #pragma pop_macro("current")
-
-#ifdef CONFIG_HYPFS
-#include "leaves.h"
-#endif
+#include "toolstack.h"
 
 /* ---- Boot ---- */
+
+/* No scheduler's number. */
+#define NOT_IN_USE (~0U)
 
 static int cf_check steelyard_global_init(void);
 
@@ -262,8 +207,7 @@ static void cf_check no_choice(const struct scheduler *ops, struct sched_unit *u
 static struct scheduler __read_mostly sched_steelyard_def = {
 	.name = "Steelyard",
 	.opt_name = "steelyard",
-	/* Not in use, unless this is the scheduler of the boot. */
-	.sched_id = ~0U,
+	.sched_id = NOT_IN_USE,
 	.global_init = steelyard_global_init,
 	.init = steelyard_init,
 	.deinit = steelyard_deinit,
@@ -280,8 +224,6 @@ static struct scheduler __read_mostly sched_steelyard_def = {
 	.pick_resource = steelyard_pick_resource,
 	.migrate = steelyard_migrate,
 	.adjust_affinity = steelyard_adjust_affinity,
-	.adjust = steelyard_adjust,
-	.adjust_global = steelyard_adjust_global,
 	.dump_settings = steelyard_dump_settings,
 	.dump_cpu_state = steelyard_dump_cpu_state,
 	.move_timers = steelyard_move_timers,
@@ -289,20 +231,32 @@ static struct scheduler __read_mostly sched_steelyard_def = {
 
 static int __init cf_check steelyard_global_init(void)
 {
+	const struct toolstack *toolstack;
+
 	if (read_options())
 		return -EINVAL;
+	toolstack = chosen_toolstack();
 	calls = CALLS_OF(steelyard_policy.discipline);
 	sched_steelyard_def.wake = calls->wake;
 	sched_steelyard_def.sleep = calls->sleep;
 	sched_steelyard_def.yield = calls->yield;
 	sched_steelyard_def.context_saved = calls->context_saved;
 	sched_steelyard_def.do_schedule = calls->do_schedule;
-	if (!strcmp(opt_sched, sched_steelyard_def.opt_name)) {
-		/* Xen takes the first scheduler with a number, and this one is linked first. */
-		sched_steelyard_def.sched_id = XEN_SCHEDULER_CREDIT2;
-		printk("Steelyard: policy %s\n", policy_name);
+	sched_steelyard_def.adjust = toolstack->adjust;
+	sched_steelyard_def.adjust_global = toolstack->adjust_global;
+	/*
+	 * Xen takes the first scheduler with a number, and this one is linked first: it stands before one of Xen's own only if
+	 * it is the scheduler of the boot.
+	 */
+	if (toolstack->sched_id == STEELYARD_SCHEDULER || !strcmp(opt_sched, sched_steelyard_def.opt_name)) {
+		sched_steelyard_def.sched_id = toolstack->sched_id;
+		printk("Steelyard: policy %s, toolstack %s\n", policy_name, toolstack->name);
 	}
 	return 0;
 }
 
 REGISTER_SCHEDULER(sched_steelyard_def);
+
+#ifdef CONFIG_HYPFS
+#include "leaves.h"
+#endif

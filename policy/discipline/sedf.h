@@ -20,7 +20,7 @@
  * Signals: timers. Knobs: d->weight, read when a period starts.
  *
  * Reservation of a vCPU, from the first that applies:
- *  - slice asked: that, per period_ns or else weight_period_ns;
+ *  - slice asked, for it alone or for its domain: that, per period_ns or else weight_period_ns;
  *  - weight: its part, among the vCPUs of its queue, of weight_period_ns less weight_safety_ns
  *    and less what the others reserve by slice; scaled to period_ns if that was asked.
  * A cap limits what slice and spare time give together: in each period no more than the cap's part of
@@ -175,19 +175,33 @@ static inline u64 sedf_cap_ns(const struct sy_domain *d, u64 period_ns)
 	return sy_max(period_ns * cap_percent / (100 * sy_clamp(SY_LOAD(d->vcpus), 1, SY_WEIGHT_MAX)), 1);
 }
 
+/* What is asked: for this vCPU, else for its domain. */
+static inline struct sy_reservation sedf_asked(const struct sy_domain *d, const struct sy_vcpu *v)
+{
+	struct sy_reservation asked = v->asked;
+
+	if (!asked.slice_ns) {
+		asked.period_ns = SY_LOAD(d->settings.period_ns);
+		asked.slice_ns = SY_LOAD(d->settings.reserved_ns);
+		asked.extra_time = SY_LOAD(d->settings.extra_time);
+	}
+	return asked;
+}
+
 /* Works the reservation out anew from what was asked and from who else reserves on this queue. */
 static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq,
-				const struct sy_domain *d, struct sedf_vcpu *sv)
+				const struct sy_domain *d, struct sy_vcpu *v)
 {
+	const struct sy_reservation asked = sedf_asked(d, v);
+	struct sedf_vcpu *sv = sedf_vcpu(v);
 	u64 weight_period_ns = sedf_weight_period_ns(p);
 	u64 period_max_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MAX_NS), SY_MS, 100 * SY_S);
 	u64 period_min_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MIN_NS), SY_US, period_max_ns);
 	u64 weight = sy_clamp(SY_LOAD(d->weight), SY_WEIGHT_MIN, SY_WEIGHT_MAX);
-	u64 period_ns = SY_LOAD(d->settings.period_ns);
-	u64 slice_ns = SY_LOAD(d->settings.reserved_ns);
-	u64 cap_ns;
+	u64 period_ns = asked.period_ns ? asked.period_ns : weight_period_ns;
+	u64 slice_ns = asked.slice_ns, cap_ns;
 
-	period_ns = sy_clamp(period_ns ? period_ns : weight_period_ns, period_min_ns, period_max_ns);
+	period_ns = sy_clamp(period_ns, period_min_ns, period_max_ns);
 	cap_ns = sedf_cap_ns(d, period_ns);
 	sedf_uncount(sq, sv);
 	if (slice_ns) {
@@ -210,7 +224,7 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(SY_PARAMETER(p, SEDF_SLICE_MIN_NS), 1, period_ns),
 				period_ns);
 	sv->spare_ns = 0;
-	if (SY_LOAD(d->settings.extra_time))
+	if (asked.extra_time)
 		sv->spare_ns = cap_ns < SY_FOREVER ? cap_ns - sy_min(sv->slice_ns, cap_ns) : SY_FOREVER;
 	sv->spare_left_ns = sy_min(sv->spare_left_ns, sv->spare_ns);
 	sv->spare_score = sv->counted_weight ? SEDF_SCORE_ONE * SEDF_WEIGHT_ONE / weight :
@@ -227,7 +241,7 @@ SY_FN u32 sedf_join(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 {
 	struct sedf_vcpu *sv = sedf_vcpu(v);
 
-	sedf_reserve(p, sedf_queue(q), d, sv);
+	sedf_reserve(p, sedf_queue(q), d, v);
 	sv->spare_place = sedf_queue(q)->spare_time;
 	return 0;
 }
@@ -260,18 +274,22 @@ static inline u32 sedf_settle(struct sy_vcpu *v, u64 now)
 
 /* The next period is this one, with a fresh slice; spare time is that of the period under way. */
 static inline void sedf_plan_period(const struct sy_policy *p, struct sy_queue *q,
-				    struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
+				    struct sy_domain *d, struct sy_vcpu *v, u64 start_ns)
 {
-	sedf_reserve(p, sedf_queue(q), d, sv);
+	struct sedf_vcpu *sv = sedf_vcpu(v);
+
+	sedf_reserve(p, sedf_queue(q), d, v);
 	sv->deadline_ns = sedf_later_ns(start_ns, sv->period_ns);
 	sv->used_ns = 0;
 }
 
 /* The same, and it is under way. */
 static inline void sedf_start_period(const struct sy_policy *p, struct sy_queue *q,
-				     struct sy_domain *d, struct sedf_vcpu *sv, u64 start_ns)
+				     struct sy_domain *d, struct sy_vcpu *v, u64 start_ns)
 {
-	sedf_plan_period(p, q, d, sv, start_ns);
+	struct sedf_vcpu *sv = sedf_vcpu(v);
+
+	sedf_plan_period(p, q, d, v, start_ns);
 	sv->spare_left_ns = sv->spare_ns;
 }
 
@@ -284,7 +302,7 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 	if (now >= sv->deadline_ns) {
 		/* A long block. */
 		sv->claim_ns = 0;
-		sedf_start_period(p, q, d, sv, now);
+		sedf_start_period(p, q, d, v, now);
 	} else if (now >= sedf_period_start_ns(sv) &&
 		   SY_CHOICE(p, SEDF_SHORT_BLOCK) != SEDF_SHORT_BLOCK_KEPT) {
 		u64 lost_ns = sv->slice_ns - sy_min(sv->used_ns, sv->slice_ns);
@@ -295,7 +313,7 @@ SY_FN u32 sedf_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_dom
 				sv->claim_ns = sy_min(sv->claim_ns, lost_ns);
 			sv->claim_score = SEDF_SCORE_ONE * sv->period_ns / lost_ns;
 		}
-		sedf_plan_period(p, q, d, sv, sv->deadline_ns);
+		sedf_plan_period(p, q, d, v, sv->deadline_ns);
 	}
 	return sedf_settle(v, now);
 }
@@ -363,7 +381,7 @@ SY_FN u32 sedf_charge(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	periods = sv->used_ns / sv->slice_ns;
 	ran_ns = sv->used_ns % sv->slice_ns;
 	sedf_plan_period(
-		p, q, d, sv,
+		p, q, d, v,
 		sedf_later_ns(sv->deadline_ns, sy_min(periods - 1, 1ULL << 20) * sv->period_ns));
 	sv->used_ns = sy_min(ran_ns, sv->slice_ns - 1);
 	return sedf_settle(v, now);
@@ -380,14 +398,27 @@ SY_FN u32 sedf_vcpu_timer(const struct sy_policy *p, struct sy_queue *q, struct 
 	if (sv->reserved) {
 		u64 late_ns = now - sy_min(sv->deadline_ns, now);
 
-		sedf_start_period(p, q, d, sv, now - late_ns % sv->period_ns);
+		sedf_start_period(p, q, d, v, now - late_ns % sv->period_ns);
 	} else {
 		u64 used_ns = sv->used_ns;
 
-		sedf_start_period(p, q, d, sv, sedf_period_start_ns(sv));
+		sedf_start_period(p, q, d, v, sedf_period_start_ns(sv));
 		sv->used_ns = sy_min(used_ns, sv->slice_ns - 1);
 	}
 	return sedf_settle(v, now) | (sv->running ? SY_RESCHEDULE : SY_REKEY);
+}
+
+/* What was asked counts from the next period on; what the weight gives is as it was last worked out. */
+static inline struct sy_reservation sedf_reserved(const struct sy_domain *d, const struct sy_vcpu *v)
+{
+	const struct sedf_vcpu *sv = sedf_vcpu_const(v);
+	struct sy_reservation reserved = sedf_asked(d, v);
+
+	if (!reserved.period_ns)
+		reserved.period_ns = sv->period_ns;
+	if (!reserved.slice_ns)
+		reserved.slice_ns = sv->slice_ns;
+	return reserved;
 }
 
 SY_FN s64 sedf_credit(const struct sy_vcpu *v)

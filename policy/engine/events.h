@@ -123,6 +123,24 @@ ENGINE_FN void engine_domain_change(struct engine *e, u32 domain,
 	engine_unlock_both(e, domain);
 }
 
+ENGINE_FN void engine_vcpu_reserve(struct engine *e, u32 vcpu, const struct sy_reservation *asked)
+{
+	u32 queue = host_lock_queue_of(e, vcpu);
+
+	sy_vcpu_reserve(host_policy(e), &host_vcpu(e, vcpu)->state, asked);
+	host_unlock_queue(e, queue);
+}
+
+ENGINE_FN struct sy_reservation engine_vcpu_reserved(struct engine *e, u32 vcpu)
+{
+	u32 queue = host_lock_queue_of(e, vcpu);
+	const struct engine_vcpu *v = host_vcpu(e, vcpu);
+	const struct sy_reservation reserved = sy_vcpu_reserved(host_policy(e), engine_domain_of(e, v), &v->state);
+
+	host_unlock_queue(e, queue);
+	return reserved;
+}
+
 /* Where a new vCPU begins: where fewest belong of the pCPUs where it would rather run, else may;
  * among equals the first. Called with no lock held. */
 ENGINE_FN u32 engine_home(struct engine *e, u32 vcpu)

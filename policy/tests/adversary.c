@@ -614,25 +614,6 @@ static void change_pcpu(u32 pcpu)
 	TELL(pcpus[pcpu].queue, engine_interrupt(&engine, pcpu));
 }
 
-static struct sy_settings draw_settings(void)
-{
-	struct sy_settings settings = {
-		.weight = below(4) ? between(0, SY_WEIGHT_MAX) : magnitude(),
-		.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX),
-		.cap_burst_ns = below(2) ? 0 : magnitude(),
-		.slice_ns = below(2) ? 0 : magnitude(),
-		.period_ns = below(2) ? 0 : magnitude(),
-		.reserved_ns = below(2) ? 0 : magnitude(),
-		.extra_time = below(2),
-		.boost_limit_ns = below(2) ? 0 : magnitude(),
-		.boost_percent = below(2) ? 0 : magnitude(),
-		.load_percent = below(4) ? 0 : magnitude(),
-		.ungrouped = below(2),
-	};
-
-	return settings;
-}
-
 static void begin_vcpu(u32 vcpu)
 {
 	u32 pcpu = (u32)below(engine.pcpus);
@@ -673,11 +654,12 @@ static void change_vcpu(u32 vcpu)
 static void turn_knob(u32 domain)
 {
 	struct sy_domain *d = &domains[domain].state;
+	struct sy_reservation asked;
 	struct sy_settings settings;
 
 	if (!governed)
 		return;
-	switch (below(3)) {
+	switch (below(4)) {
 	case 0:
 		settings = draw_settings();
 		/* Caps change with the domain's beginning only. */
@@ -686,6 +668,10 @@ static void turn_knob(u32 domain)
 		break;
 	case 1:
 		d->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
+		break;
+	case 2:
+		asked = (struct sy_reservation){ magnitude(), below(2) ? 0 : magnitude(), below(2) };
+		TELL(SY_NONE, engine_vcpu_reserve(&engine, domain * domain_vcpus + (u32)below(domain_vcpus), &asked));
 		break;
 	default:
 		d->slice_ns = below(2) ? 0 : magnitude();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which policy the adversary's next host has, how its pCPUs lie, and which groups it has. Part of adversary.c.
+ * Which policy the adversary's next host has, how its pCPUs lie, what is asked for domains, and which groups it has. Part
+ * of adversary.c.
  */
 #ifndef STEELYARD_TESTS_DRAW_H
 #define STEELYARD_TESTS_DRAW_H
@@ -16,6 +17,26 @@ static void draw_policy(void)
 		discipline = below(SY_DISCIPLINES);
 	while (only && strcmp(only, sy_disciplines[discipline]->name));
 	draw_policy_of(discipline, published);
+}
+
+/* What an administrator may ask for a domain. */
+static struct sy_settings draw_settings(void)
+{
+	struct sy_settings settings = {
+		.weight = below(4) ? between(0, SY_WEIGHT_MAX) : magnitude(),
+		.cap_percent = below(2) ? 0 : between(1, below(2) ? 800 : UINT64_MAX),
+		.cap_burst_ns = below(2) ? 0 : magnitude(),
+		.slice_ns = below(2) ? 0 : magnitude(),
+		.period_ns = below(2) ? 0 : magnitude(),
+		.reserved_ns = below(2) ? 0 : magnitude(),
+		.extra_time = below(2),
+		.boost_limit_ns = below(2) ? 0 : magnitude(),
+		.boost_percent = below(2) ? 0 : magnitude(),
+		.load_percent = below(4) ? 0 : magnitude(),
+		.ungrouped = below(2),
+	};
+
+	return settings;
 }
 
 /* Groups of domains, and of groups, more and deeper than queues have room for; some domains are in none. */

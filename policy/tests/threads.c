@@ -490,6 +490,7 @@ static void pass(void)
 {
 	u32 domain = (u32)below(DOMAINS), queue = (u32)below(engine.queues);
 	struct sy_settings settings = { .weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX), .cap_percent = below(2) ? 0 : 1 + below(400) };
+	const struct sy_reservation asked = { magnitude(), below(2) ? 0 : magnitude(), below(2) };
 
 	if (domain_due_ns[domain] && domain_due_ns[domain] <= clock_ns)
 		engine_domain_timer(&engine, domain, now());
@@ -503,6 +504,9 @@ static void pass(void)
 		return;
 	switch (below(16)) {
 	case 0:
+		engine_vcpu_reserve(&engine, (u32)below(VCPUS), &asked);
+		break;
+	case 3:
 		if (sy_account_ns(&policy))
 			engine_account(&engine, now());
 		break;

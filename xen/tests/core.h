@@ -388,6 +388,7 @@ static void create_domain(unsigned int id)
 		d->unit[i] = new_unit(&d->domain, i, d->domain.sched_priv, &pools[pool]);
 		d->unit[i]->vcpu_list->pause_flags = below(2) ? PAUSED_BLOCKED : 0;
 		insert(d->unit[i]);
+		d->domain.vcpu[i] = d->unit[i]->vcpu_list;
 	}
 	d->there = true;
 }
@@ -460,6 +461,7 @@ static void move_domain(struct model_domain *d, struct cpupool *to)
 		insert(units[i]);
 		free_unit(ops, d->unit[i]);
 		d->unit[i] = units[i];
+		d->domain.vcpu[i] = units[i]->vcpu_list;
 	}
 	d->there = true;
 	ops->free_domdata(ops, old);

@@ -10,6 +10,8 @@ typedef const void *model_handle_const_void;
 #define XEN_GUEST_HANDLE_PARAM(type) model_handle_##type
 #define copy_to_guest(to, from, size) (memcpy(to, from, size), 0)
 #define copy_from_guest(to, from, size) (memcpy(to, from, size), 0)
+#define copy_to_guest_offset(to, offset, from, count) (memcpy((to) + (offset), from, (count) * sizeof(*(from))), 0)
+#define copy_from_guest_offset(to, from, offset, count) (memcpy(to, (from) + (offset), (count) * sizeof(*(to))), 0)
 
 enum {
 	XEN_HYPFS_TYPE_DIR,

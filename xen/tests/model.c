@@ -393,22 +393,7 @@ static void happen_there(unsigned int cpu)
 	model_softirq[cpu] = true;
 }
 
-static void change_settings(struct domain *d)
-{
-	struct xen_domctl_scheduler_op op = { .cmd = XEN_DOMCTL_SCHEDOP_putinfo };
-	struct xen_sysctl_scheduler_op sc = { .cmd = XEN_SYSCTL_SCHEDOP_putinfo };
-
-	op.u.credit2.weight = magnitude();
-	op.u.credit2.cap = below(2) ? 0 : 1 + below(800);
-	d->cpupool->sched->adjust(d->cpupool->sched, d, &op);
-	sc.u.sched_credit2.ratelimit_us = below(XEN_SYSCTL_SCHED_RATELIMIT_MAX);
-	if (!below(8))
-		d->cpupool->sched->adjust_global(d->cpupool->sched, &sc);
-	if (!below(8)) {
-		d->cpupool->sched->dump_settings(d->cpupool->sched);
-		d->cpupool->sched->dump_cpu_state(d->cpupool->sched, below(nr_cpu_ids));
-	}
-}
+#include "toolstack.h"
 
 static void happen_to_domain(unsigned int id)
 {
@@ -545,20 +530,6 @@ static void change_setting(unsigned int id)
 	read_settings(id);
 }
 
-/* What the toolstack is told it can tell again, such as a cap beside another weight: nothing changes. */
-static void tell_again(struct domain *d)
-{
-	struct sy_settings before = settings_of(d->sched_priv), now;
-	struct xen_domctl_scheduler_op op = { .cmd = XEN_DOMCTL_SCHEDOP_getinfo };
-
-	d->cpupool->sched->adjust(d->cpupool->sched, d, &op);
-	ASSERT(op.u.credit2.weight == before.weight && op.u.credit2.cap == min(before.cap_percent, (u64)65535));
-	op.cmd = XEN_DOMCTL_SCHEDOP_putinfo;
-	d->cpupool->sched->adjust(d->cpupool->sched, d, &op);
-	now = settings_of(d->sched_priv);
-	ASSERT(!memcmp(&before, &now, sizeof(now)));
-}
-
 /* What else happens while a lock is given back, by pCPUs that need none of those that are held still. */
 static void come_between(void)
 {
@@ -629,10 +600,9 @@ static void happen(void)
 		change_affinity(unit);
 		break;
 	case 3:
-		change_settings(&d->domain);
+		ask_as_toolstack(&d->domain);
 		write_leaf();
 		change_setting(id);
-		tell_again(&d->domain);
 		if (!below(8))
 			read_statistics();
 		break;

@@ -376,6 +376,7 @@ struct vcpu {
 struct domain {
 	unsigned int domain_id;
 	unsigned int max_vcpus;
+	struct vcpu *vcpu[16];
 	void *sched_priv;
 	struct cpupool *cpupool;
 };
@@ -463,28 +464,57 @@ static inline const cpumask_t *sched_get_opt_cpumask(unsigned int gran, unsigned
 enum {
 	XEN_DOMCTL_SCHEDOP_putinfo,
 	XEN_DOMCTL_SCHEDOP_getinfo,
+	XEN_DOMCTL_SCHEDOP_putvcpuinfo,
+	XEN_DOMCTL_SCHEDOP_getvcpuinfo,
 	XEN_SYSCTL_SCHEDOP_putinfo,
+	XEN_SYSCTL_SCHEDOP_getinfo,
+	XEN_SCHEDULER_CREDIT,
 	XEN_SCHEDULER_CREDIT2,
-	XEN_SYSCTL_SCHED_RATELIMIT_MAX = 500000
+	XEN_SCHEDULER_RTDS,
+	XEN_DOMCTL_SCHEDRT_extra = 1
+};
+
+struct xen_domctl_sched_rtds {
+	u32 period, budget, flags; /* times in us */
+};
+
+struct xen_domctl_schedparam_vcpu {
+	union {
+		struct xen_domctl_sched_rtds rtds;
+	} u;
+	u32 vcpuid;
 };
 
 struct xen_domctl_scheduler_op {
 	int cmd;
-	struct {
+	union {
 		struct {
 			u16 weight, cap;
 		} credit2;
+		struct xen_domctl_sched_rtds rtds;
+		struct {
+			struct xen_domctl_schedparam_vcpu *vcpus;
+			u32 nr_vcpus;
+		} v;
 	} u;
 };
 
 struct xen_sysctl_scheduler_op {
 	int cmd;
-	struct {
+	union {
 		struct {
-			unsigned int ratelimit_us;
+			u32 tslice_ms, ratelimit_us, vcpu_migr_delay_us;
+		} sched_credit;
+		struct {
+			u32 ratelimit_us;
 		} sched_credit2;
 	} u;
 };
+
+static inline bool hypercall_preempt_check(void)
+{
+	return false;
+}
 
 struct scheduler {
 	const char *name;

@@ -54,6 +54,7 @@ void facts(void)
 	FIELD(sy_vcpu, apart);
 	FIELD(sy_vcpu, first);
 	FIELD(sy_vcpu, boost_ns);
+	FIELD(sy_vcpu, asked);
 	FIELD(sy_vcpu, state);
 	FIELD(sy_vcpu, governor);
 

@@ -198,7 +198,9 @@ state! {
         /// 1: comes first in its queue until it starts.
         first: u32,
         /// Time that it may still run in the highest priority.
-        boost_ns: u64
+        boost_ns: u64,
+        /// Period, slice and whether spare time may be used: asked for it alone.
+        asked: [u64; 3]
     } state[find(FACTS, "SY_VCPU_WORDS")] governor[find(FACTS, "SY_GOVERNORS_VCPU_WORDS")]
 }
 state! {

@@ -150,10 +150,10 @@ SY_FN void sy_vcpu_reserve(const struct sy_policy *p, struct sy_vcpu *v, const s
 }
 
 /* What is reserved for a vCPU that belongs to a queue, from its next period on. Only where sy_reserves(). */
-SY_FN struct sy_reservation sy_vcpu_reserved(const struct sy_policy *p, const struct sy_domain *d,
-					     const struct sy_vcpu *v)
+SY_FN void sy_vcpu_reserved(const struct sy_policy *p, const struct sy_domain *d, const struct sy_vcpu *v,
+			    struct sy_reservation *reserved)
 {
-	return sedf_reserved(d, v);
+	*reserved = sedf_reserved(d, v);
 }
 
 /* ---- Samples: what governors cannot see by themselves ---- */

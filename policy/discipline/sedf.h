@@ -418,6 +418,7 @@ static inline struct sy_reservation sedf_reserved(const struct sy_domain *d, con
 		reserved.period_ns = sv->period_ns;
 	if (!reserved.slice_ns)
 		reserved.slice_ns = sv->slice_ns;
+	reserved.slice_ns = sy_min(reserved.slice_ns, reserved.period_ns);
 	return reserved;
 }
 

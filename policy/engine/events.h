@@ -135,8 +135,9 @@ ENGINE_FN struct sy_reservation engine_vcpu_reserved(struct engine *e, u32 vcpu)
 {
 	u32 queue = host_lock_queue_of(e, vcpu);
 	const struct engine_vcpu *v = host_vcpu(e, vcpu);
-	const struct sy_reservation reserved = sy_vcpu_reserved(host_policy(e), engine_domain_of(e, v), &v->state);
+	struct sy_reservation reserved;
 
+	sy_vcpu_reserved(host_policy(e), engine_domain_of(e, v), &v->state, &reserved);
 	host_unlock_queue(e, queue);
 	return reserved;
 }

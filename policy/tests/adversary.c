@@ -650,11 +650,23 @@ static void change_vcpu(u32 vcpu)
 	begin_vcpu(vcpu);
 }
 
+/* A reservation for one vCPU, or none; what is asked is what there is. */
+static void reserve(u32 vcpu)
+{
+	const struct sy_reservation asked = { magnitude(), below(2) ? 0 : magnitude(), below(2) };
+	struct sy_reservation reserved = asked;
+
+	TELL(SY_NONE, engine_vcpu_reserve(&engine, vcpu, &asked));
+	if (sy_reserves(&policy) && asked.slice_ns)
+		TELL(SY_NONE, reserved = engine_vcpu_reserved(&engine, vcpu));
+	check(reserved.slice_ns <= asked.slice_ns && reserved.extra_time == asked.extra_time, "vCPU %u has another reservation",
+	      vcpu);
+}
+
 /* What governors and administrators do. */
 static void turn_knob(u32 domain)
 {
 	struct sy_domain *d = &domains[domain].state;
-	struct sy_reservation asked;
 	struct sy_settings settings;
 
 	if (!governed)
@@ -670,8 +682,7 @@ static void turn_knob(u32 domain)
 		d->weight = between(SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 		break;
 	case 2:
-		asked = (struct sy_reservation){ magnitude(), below(2) ? 0 : magnitude(), below(2) };
-		TELL(SY_NONE, engine_vcpu_reserve(&engine, domain * domain_vcpus + (u32)below(domain_vcpus), &asked));
+		reserve(domain * domain_vcpus + (u32)below(domain_vcpus));
 		break;
 	default:
 		d->slice_ns = below(2) ? 0 : magnitude();

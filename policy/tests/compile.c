@@ -29,7 +29,7 @@ struct arguments {
 	struct sy_vcpu *v;
 	const struct sy_vcpu *than;
 	const struct sy_settings *settings;
-	const struct sy_reservation *reservation;
+	struct sy_reservation *reservation;
 	const struct sy_sample *sample;
 	u64 value;
 	u64 now;
@@ -64,6 +64,7 @@ CALL_VOID(vcpu_destroy, x->p, x->a, x->d, x->v)
 CALL_VOID(reweigh, x->p, x->g, x->d)
 CALL_VOID(domain_change, x->p, x->g, x->d, x->settings)
 CALL_VOID(vcpu_reserve, x->p, x->v, x->reservation)
+CALL_VOID(vcpu_reserved, x->p, x->d, x->v, x->reservation)
 CALL(join, x->p, x->q, x->d, x->v, x->now)
 CALL(leave, x->p, x->q, x->d, x->v, x->now)
 CALL_VOID(survey_begin, x->p, x->q)

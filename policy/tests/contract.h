@@ -22,7 +22,7 @@ static bool holds_domain(const struct sy_domain *d);
 	X(charge) X(vcpu_timer_ns) X(vcpu_timer) X(domain_timer) X(key) X(lead) X(consider) X(look_further) X(steal) \
 	X(reset_due) X(reset) X(reweigh) X(start) X(slice) X(tick) \
 	X(account_begin) X(account_domain) X(account_vcpu) X(account_end) X(load) X(balance_gain) \
-	X(domain_change) X(sample_begin) X(sample_domain) X(sample_settle) X(credit) X(class) X(boosted)
+	X(domain_change) X(vcpu_reserve) X(vcpu_reserved) X(sample_begin) X(sample_domain) X(sample_settle) X(credit) X(class) X(boosted)
 /* clang-format on */
 #define CALL_INDEX(name) CALL_##name,
 #define CALL_NAME(name) "sy_" #name,
@@ -268,6 +268,8 @@ static u32 checked_reset(const struct sy_policy *p, struct sy_queue *q, struct s
 #define sy_domain_init(p, d, ...) \
 	DOES(domain_init, 0, d, 0, 0, MAY_SET_TIMERS | MAY_TURN_KNOBS, p, d, __VA_ARGS__)
 #define sy_domain_change(p, g, d, ...) DOES(domain_change, 0, d, 0, 0, MAY_TURN_KNOBS, p, g, d, __VA_ARGS__)
+#define sy_vcpu_reserve(p, v, asked) DOES(vcpu_reserve, 0, 0, v, 0, 0, p, v, asked)
+#define sy_vcpu_reserved(p, d, v, reserved) DOES(vcpu_reserved, 0, d, v, 0, 0, p, d, v, reserved)
 #define sy_vcpu_init(p, d, v, now) DOES(vcpu_init, 0, d, v, 0, MAY_SET_TIMERS, p, d, v, now)
 #define sy_vcpu_destroy(p, a, d, v) DOES(vcpu_destroy, 0, d, v, 0, 0, p, a, d, v)
 #define sy_join(p, q, d, v, now) ASKS(join, q, d, v, 0, p, q, d, v, now)

@@ -129,9 +129,10 @@ thread-sanitizer: ## data races where there are threads; needs rustup's nightly 
 	scripts/thread-sanitizer
 
 .PHONY: xen
-xen: ## Debian's Xen with the scheduler built in, in target/xen
-	@scripts/install xen
+xen: ## Debian's Xen with the scheduler built in, and an xl that knows it by its own number, in target/xen
+	@scripts/install xen-tools
 	@xen/build
+	@xen/tools/build
 
 .PHONY: lab
 lab: ## the test machines with Linux and Xen: fetch what they are made of, build what runs inside

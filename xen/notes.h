@@ -5,6 +5,8 @@
  * class is one that none of Xen's own schedulers has (include/public/trace.h: 0 to 5). With tracing off a record costs
  * looking at Xen's `tb_init_done`.
  */
+#include "series.h"
+
 #define TRC_SCHED_STEELYARD 7
 
 enum {

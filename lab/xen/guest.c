@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stddef.h>
 
-#define __XEN_INTERFACE_VERSION__ 0x00041300
+#define __XEN_INTERFACE_VERSION__ 0x00040e00
 #include <public/xen.h>
 #include <public/vcpu.h>
 #include <public/sched.h>

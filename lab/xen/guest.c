@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A paravirtual Xen guest of a few kB whose vCPUs compute and sleep in turn and measure what they
+ * A Xen guest of a few kB, paravirtual or with -DPVH one of that kind, whose vCPUs compute and sleep in turn and measure what they
  * get. No library, no interrupts: events stay masked, time and run states are read from memory that
  * Xen keeps up to date, and sleep is a poll that only its timeout ends.
  *
@@ -14,6 +14,7 @@
  *	hold=		CPU time for which it holds a ticket lock of all its vCPUs, after each compute=; no sleep then
  *	yields=		1: yields after every few ms of computing, as one does that has spun for a lock
  *	hostile=	1: asks the scheduler for something every few us, all that a guest can
+ *	spins=		1: it waits for locks in loops of PAUSE, which the processor finds, and never yields by itself
  *	vcpus=
  * At the end vCPU 0 prints a line for each vCPU on the console; the domain then sleeps for good.
  */
@@ -33,30 +34,7 @@ typedef uint32_t u32;
 
 #define VCPUS_MAX 16
 #define STACK_BYTES 8192
-#define VIRTUAL_BASE 0xffffffff80000000UL
 #define PAGE_BYTES 4096UL
-
-__asm__(".section .note.xen, \"a\", @note\n"
-	".align 4\n.long 4\n.long 2f - 1f\n.long 5\n.asciz \"Xen\"\n1: .asciz \"xen-3.0\"\n2:\n" /* version */
-	".align 4\n.long 4\n.long 2f - 1f\n.long 6\n.asciz \"Xen\"\n1: .asciz \"lab\"\n2:\n" /* system */
-	".align 4\n.long 4\n.long 2f - 1f\n.long 8\n.asciz \"Xen\"\n1: .asciz \"generic\"\n2:\n" /* loader */
-	".align 4\n.long 4\n.long 8\n.long 1\n.asciz \"Xen\"\n.quad _start\n" /* entry */
-	".align 4\n.long 4\n.long 8\n.long 3\n.asciz \"Xen\"\n.quad 0xffffffff80000000\n" /* base */
-	".align 4\n.long 4\n.long 8\n.long 4\n.asciz \"Xen\"\n.quad 0xffffffff80000000\n" /* offset */
-	".previous\n");
-
-__asm__(".text\n.globl _start\n_start:\n"
-	"	cld\n"
-	"	lea stacks + 8192(%rip), %rsp\n"
-	"	mov %rsi, %rdi\n"
-	"	xor %ebp, %ebp\n"
-	"	call start\n"
-	"1:	jmp 1b\n"
-	".globl start_other\nstart_other:\n"
-	"	cld\n"
-	"	xor %ebp, %ebp\n"
-	"	call run\n" /* its number is in rdi */
-	"1:	jmp 1b\n");
 
 struct measured {
 	struct vcpu_runstate_info runstate; /* Xen writes it at every switch to or from this vCPU */
@@ -70,15 +48,22 @@ struct measured {
 	volatile u32 done;
 } __attribute__((aligned(64)));
 
-static struct start_info *info;
 static volatile struct xencons_interface *console;
+static evtchn_port_t console_port;
 static struct measured measured[VCPUS_MAX];
 unsigned char stacks[VCPUS_MAX][STACK_BYTES] __attribute__((aligned(4096)));
 static struct vcpu_info vcpu_infos[PAGE_BYTES / sizeof(struct vcpu_info)] __attribute__((aligned(4096)));
-static struct vcpu_guest_context context;
-static u64 begin, end, start_after, compute, hold, sleep_time, jitter, seed, yields, hostile, vcpus;
+static const char *command_line;
+static u64 begin, end, start_after, compute, hold, sleep_time, jitter, seed, yields, hostile, spins, vcpus;
+static u64 rounds_of_batch = 200; /* between two PAUSEs of one that computes */
 static volatile u64 sink;
 
+/* Of another vCPU than the first. */
+__asm__(".text\n.globl start_other\nstart_other:\n"
+	"	cld\n"
+	"	xor %ebp, %ebp\n"
+	"	call run\n" /* its number is in rdi */
+	"1:	jmp 1b\n");
 extern void start_other(void);
 
 /* What is in memory is written and read again here. */
@@ -88,23 +73,11 @@ static void barrier(void)
 				 : "memory");
 }
 
-static long hypercall(long number, long a, long b, long c)
-{
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result), "+D"(a), "+S"(b), "+d"(c)
-			 : "0"(number)
-			 : "rcx", "r11", "r10", "r8", "memory");
-	return result;
-}
-
-static u64 frame_of(const void *address)
-{
-	const u64 *frames = (const u64 *)info->mfn_list;
-
-	return frames[((u64)address - VIRTUAL_BASE) / PAGE_BYTES];
-}
+#ifdef PVH
+#include "pvh.h"
+#else
+#include "pv.h"
+#endif
 
 /* ---- Time ---- */
 
@@ -176,7 +149,7 @@ static u64 look(u64 vcpu, u64 times[4])
 
 static void publish(u32 produced)
 {
-	struct evtchn_send send = { .port = info->console.domU.evtchn };
+	struct evtchn_send send = { .port = console_port };
 
 	barrier();
 	console->out_prod = produced;
@@ -212,11 +185,11 @@ static void print_number(u64 value)
 
 static u64 option(const char *name)
 {
-	const char *text = (const char *)info->cmd_line;
+	const char *text = command_line;
 	u64 value = 0, i;
 
 	for (; *text; text++) {
-		if (text != (const char *)info->cmd_line && text[-1] != ' ')
+		if (text != command_line && text[-1] != ' ')
 			continue;
 		for (i = 0; name[i] && text[i] == name[i]; i++)
 			;
@@ -285,7 +258,7 @@ static int compute_for(u64 vcpu, u64 length, u64 times[4])
 	look(vcpu, times);
 	until = times[RUNSTATE_running] + length;
 	do {
-		for (i = 0; i < 200; i++)
+		for (i = 0; i < rounds_of_batch; i++)
 			sink++;
 		let_other_pcpus_run();
 		if (look(vcpu, times) >= end)
@@ -302,7 +275,7 @@ static void contend(u64 vcpu, u64 times[4])
 {
 	static volatile u32 next, owner;
 	struct measured *m = &measured[vcpu];
-	u64 yield_at;
+	u64 yield_at, i;
 	u32 ticket;
 
 	for (;;) {
@@ -311,10 +284,11 @@ static void contend(u64 vcpu, u64 times[4])
 		ticket = __atomic_fetch_add(&next, 1, __ATOMIC_SEQ_CST);
 		yield_at = times[RUNSTATE_running] + 24000;
 		while (owner != ticket) {
-			let_other_pcpus_run();
+			for (i = spins ? 16 : 1; i && owner != ticket; i--)
+				let_other_pcpus_run();
 			if (look(vcpu, times) >= end)
 				return;
-			if (times[RUNSTATE_running] < yield_at)
+			if (spins || times[RUNSTATE_running] < yield_at)
 				continue;
 			hypercall(__HYPERVISOR_sched_op, SCHEDOP_yield, 0, 0);
 			yield_at = times[RUNSTATE_running] + 24000;
@@ -333,7 +307,7 @@ static void take_turns(u64 vcpu, u64 times[4])
 
 	compute_until = times[RUNSTATE_running] + draw(m, compute);
 	for (;;) {
-		for (i = 0; i < 200; i++)
+		for (i = 0; i < rounds_of_batch; i++)
 			sink++;
 		let_other_pcpus_run();
 		if (yields && !(++m->pauses % 256))
@@ -401,21 +375,7 @@ static void start_others(void)
 	u64 vcpu;
 
 	for (vcpu = 1; vcpu < vcpus; vcpu++) {
-		context = (struct vcpu_guest_context){
-			.flags = VGCF_in_kernel,
-			.user_regs = {
-				.rip = (u64)start_other,
-				.rsp = (u64)stacks[vcpu] + STACK_BYTES - 16,
-				.rdi = vcpu,
-				.cs = FLAT_KERNEL_CS,
-				.ss = FLAT_KERNEL_SS,
-				.rflags = 1 << 9,
-			},
-			.kernel_ss = FLAT_KERNEL_SS,
-			.kernel_sp = (u64)stacks[vcpu] + STACK_BYTES - 16,
-			.ctrlreg[3] = xen_pfn_to_cr3(frame_of((void *)info->pt_base)),
-		};
-		if (hypercall(__HYPERVISOR_vcpu_op, VCPUOP_initialise, (long)vcpu, (long)&context) ||
+		if (hypercall(__HYPERVISOR_vcpu_op, VCPUOP_initialise, (long)vcpu, (long)context_of(vcpu)) ||
 		    hypercall(__HYPERVISOR_vcpu_op, VCPUOP_up, (long)vcpu, 0)) {
 			print("a vCPU did not start\r\n");
 			return;
@@ -423,14 +383,12 @@ static void start_others(void)
 	}
 }
 
-void start(struct start_info *start_info)
+void start(void *told)
 {
 	static const int states[] = { RUNSTATE_running, RUNSTATE_runnable, RUNSTATE_blocked, RUNSTATE_offline };
 	u64 vcpu, i;
 
-	info = start_info;
-	/* The console's page follows the start info page and that of xenstore. */
-	console = (void *)((char *)info + 2 * PAGE_BYTES);
+	command_line = begin_machine(told);
 	begin = option("begin");
 	end = option("end");
 	start_after = option("start");
@@ -441,6 +399,10 @@ void start(struct start_info *start_info)
 	seed = option("seed");
 	yields = option("yields");
 	hostile = option("hostile");
+	spins = option("spins");
+	/* 80 us: PAUSEs that far apart are no loop. */
+	if (spins)
+		rounds_of_batch = 4000;
 	vcpus = option("vcpus");
 	if (vcpus > VCPUS_MAX)
 		vcpus = VCPUS_MAX;

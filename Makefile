@@ -153,13 +153,13 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 .PHONY: test-long
 test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them and conform under every policy, both kernels' verifiers, Xen 4.17, its toolstack, pause loops, the packages
 	$(cargo) build --locked --release -p steelyard
+	xen/build 4.20 pause-filter
 	lab/measure --check
 	$(cargo) build --locked -p steelyard
 	lab/conform --check
 	lab/linux/test Long
 	xen/build 4.17
 	lab/xen/prepare 4.17
-	xen/build 4.20 pause-filter
 	scripts/install xen-tools
 	xen/tools/build
 	lab/xen/prepare

@@ -73,11 +73,24 @@ static void barrier(void)
 				 : "memory");
 }
 
+static long hypercall(long number, long a, long b, long c);
+
 #ifdef PVH
 #include "pvh.h"
 #else
 #include "pv.h"
 #endif
+
+static long hypercall(long number, long a, long b, long c)
+{
+	long result;
+
+	__asm__ volatile(HYPERCALL
+			 : "=a"(result), "+D"(a), "+S"(b), "+d"(c)
+			 : "0"(number)
+			 : "rcx", "r11", "r10", "r8", "memory");
+	return result;
+}
 
 /* ---- Time ---- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Part of guest.c: how a paravirtual guest begins, calls Xen and starts its other vCPUs. */
+/* Part of guest.c: how a paravirtual guest begins and starts its other vCPUs. */
 
+#define HYPERCALL "syscall"
 #define VIRTUAL_BASE 0xffffffff80000000UL
 
 __asm__(".section .note.xen, \"a\", @note\n"
@@ -22,17 +23,6 @@ __asm__(".text\n.globl _start\n_start:\n"
 
 static struct start_info *info;
 static struct vcpu_guest_context context;
-
-static long hypercall(long number, long a, long b, long c)
-{
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result), "+D"(a), "+S"(b), "+d"(c)
-			 : "0"(number)
-			 : "rcx", "r11", "r10", "r8", "memory");
-	return result;
-}
 
 static u64 frame_of(const void *address)
 {

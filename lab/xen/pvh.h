@@ -5,6 +5,8 @@
 #include <public/hvm/hvm_vcpu.h>
 #include <public/hvm/params.h>
 
+#define HYPERCALL "vmmcall" /* AMD's; the lab's processors have its virtual machines */
+
 /* XEN_ELFNOTE_PHYS32_ENTRY */
 __asm__(".section .note.xen, \"a\", @note\n"
 	".align 4\n.long 4\n.long 4\n.long 18\n.asciz \"Xen\"\n.long _start\n"
@@ -56,18 +58,6 @@ __asm__(".text\n.code32\n.globl _start\n_start:\n"
 	"gdt_pointer:	.word 23\n	.long gdt\n");
 
 static struct vcpu_hvm_context context;
-
-/* AMD's way; the lab's processors have its virtual machines. */
-static long hypercall(long number, long a, long b, long c)
-{
-	long result;
-
-	__asm__ volatile("vmmcall"
-			 : "=a"(result), "+D"(a), "+S"(b), "+d"(c)
-			 : "0"(number)
-			 : "rcx", "r11", "r10", "r8", "memory");
-	return result;
-}
 
 static u64 frame_of(const void *address)
 {

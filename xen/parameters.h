@@ -150,21 +150,30 @@ static int parse_value(const struct sy_parameter *parameter, const char *text, u
 	return 0;
 }
 
-struct setting {
+/* A parameter of the policy by its name; null, null: it has none of this name. */
+struct named_parameter {
 	const char *name;
-	const char *text;
-	int result;
+	const struct sy_parameter *parameter;
+	u64 *value;
 };
 
-static bool cf_check set_if_named(const char *name, const struct sy_parameter *parameter, u64 *value,
-				  void *data)
+static bool cf_check is_named(const char *name, const struct sy_parameter *parameter, u64 *value, void *data)
 {
-	struct setting *setting = data;
+	struct named_parameter *named = data;
 
-	if (strcmp(name, setting->name))
+	if (strcmp(name, named->name))
 		return false;
-	setting->result = parse_value(parameter, setting->text, value);
+	named->parameter = parameter;
+	named->value = value;
 	return true;
+}
+
+static struct named_parameter parameter_of(const char *name)
+{
+	struct named_parameter named = { .name = name };
+
+	for_each_parameter(is_named, &named);
+	return named;
 }
 
 /* ---- Boot options ---- */
@@ -212,14 +221,11 @@ static int __init read_options(void)
 		printk(XENLOG_ERR "steelyard: " PARAMS_OPTION " too long or too many, %u not followed, the first '%s'\n",
 		       params_refused, refused_params);
 	while ((text = next_part(&rest, ','))) {
-		struct setting setting = { .name = next_part(&text, '='), .result = -ENOENT };
+		struct named_parameter named = parameter_of(next_part(&text, '='));
+		int result = text && named.value ? parse_value(named.parameter, text, named.value) : -ENOENT;
 
-		setting.text = text;
-		if (setting.text)
-			for_each_parameter(set_if_named, &setting);
-		if (setting.result && *setting.name)
-			printk(XENLOG_ERR "steelyard: parameter '%s' not set: %d\n", setting.name,
-			       setting.result);
+		if (result && *named.name)
+			printk(XENLOG_ERR "steelyard: parameter '%s' not set: %d\n", named.name, result);
 	}
 	return 0;
 }

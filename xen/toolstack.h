@@ -17,58 +17,54 @@
 
 /* ---- Parameters ---- */
 
-/* A word of a form, and the parameter that it stands for. */
+/* A word of a form, the most that Xen lets it be, and the parameter that it stands for. */
 struct parameter_word {
 	const char *name;
 	u32 unit_ns;
+	u32 most;
 	u32 *word;
 };
 
-struct search {
-	const char *name;
-	const struct sy_parameter *parameter;
-	u64 *value;
-};
-
-static bool cf_check found(const char *name, const struct sy_parameter *parameter, u64 *value, void *data)
+static bool can_be(const struct parameter_word *word, const struct named_parameter *named)
 {
-	struct search *search = data;
+	u64 asked = (u64)*word->word * word->unit_ns;
 
-	if (strcmp(name, search->name))
-		return false;
-	search->parameter = parameter;
-	search->value = value;
-	return true;
+	if (!named->value)
+		return !asked;
+	return *word->word <= word->most && asked >= named->parameter->minimum && asked <= named->parameter->maximum;
 }
 
 /* Sets the parameters to these words, all or none, and then these to what is set; what the policy has not is 0. */
 static int exchange(bool put, const struct parameter_word *words, unsigned int count)
 {
-	struct search search[3];
+	bool any = !put;
 	unsigned int i;
 
-	ASSERT(count <= ARRAY_SIZE(search));
-	for (i = 0; i < count; i++) {
-		u64 asked = (u64)*words[i].word * words[i].unit_ns;
+	for (i = 0; put && i < count; i++) {
+		const struct named_parameter named = parameter_of(words[i].name);
 
-		search[i] = (struct search){ .name = words[i].name };
-		for_each_parameter(found, &search[i]);
-		if (put && (search[i].value ? asked < search[i].parameter->minimum ||
-						      asked > search[i].parameter->maximum :
-					      asked != 0))
+		if (!can_be(&words[i], &named))
 			return -EINVAL;
+		any |= named.value != NULL;
 	}
+	/* A policy that has none of them is not told that it took them. */
+	if (!any)
+		return -EINVAL;
 	for (i = 0; i < count; i++) {
-		if (put && search[i].value)
-			change(search[i].value, (u64)*words[i].word * words[i].unit_ns);
-		*words[i].word = search[i].value ? *search[i].value / words[i].unit_ns : 0;
+		const struct named_parameter named = parameter_of(words[i].name);
+
+		if (put && named.value)
+			change(named.value, (u64)*words[i].word * words[i].unit_ns);
+		*words[i].word = named.value ? *named.value / words[i].unit_ns : 0;
 	}
 	return 0;
 }
 
 static int cf_check adjust_global_credit2(const struct scheduler *ops, struct xen_sysctl_scheduler_op *sc)
 {
-	const struct parameter_word words[] = { { "ratelimit_ns", SY_US, &sc->u.sched_credit2.ratelimit_us } };
+	const struct parameter_word words[] = {
+		{ "ratelimit_ns", SY_US, XEN_SYSCTL_SCHED_RATELIMIT_MAX, &sc->u.sched_credit2.ratelimit_us },
+	};
 
 	return exchange(sc->cmd == XEN_SYSCTL_SCHEDOP_putinfo, words, ARRAY_SIZE(words));
 }
@@ -76,9 +72,9 @@ static int cf_check adjust_global_credit2(const struct scheduler *ops, struct xe
 static int cf_check adjust_global_credit(const struct scheduler *ops, struct xen_sysctl_scheduler_op *sc)
 {
 	const struct parameter_word words[] = {
-		{ "slice_ns", SY_MS, &sc->u.sched_credit.tslice_ms },
-		{ "ratelimit_ns", SY_US, &sc->u.sched_credit.ratelimit_us },
-		{ "migration_delay_ns", SY_US, &sc->u.sched_credit.vcpu_migr_delay_us },
+		{ "slice_ns", SY_MS, XEN_SYSCTL_CSCHED_TSLICE_MAX, &sc->u.sched_credit.tslice_ms },
+		{ "ratelimit_ns", SY_US, XEN_SYSCTL_SCHED_RATELIMIT_MAX, &sc->u.sched_credit.ratelimit_us },
+		{ "migration_delay_ns", SY_US, XEN_SYSCTL_CSCHED_MGR_DLY_MAX_US, &sc->u.sched_credit.vcpu_migr_delay_us },
 	};
 
 	return exchange(sc->cmd == XEN_SYSCTL_SCHEDOP_putinfo, words, ARRAY_SIZE(words));
@@ -228,7 +224,7 @@ static int cf_check adjust_reservations(const struct scheduler *ops, struct doma
 	struct host_domain *d = domain->sched_priv;
 	struct sy_reservation reservation;
 	struct sy_settings settings;
-	int result = 0;
+	int result;
 
 	switch (op->cmd) {
 	case XEN_DOMCTL_SCHEDOP_getvcpuinfo:

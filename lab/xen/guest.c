@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A Xen guest of a few kB, paravirtual or with -DPVH one of that kind, whose vCPUs compute and sleep in turn and measure what they
- * get. No library, no interrupts: events stay masked, time and run states are read from memory that
+ * A Xen guest of a few kB, paravirtual or with -DPVH one of that kind, whose vCPUs compute and sleep in turn
+ * and measure what they get. No library, no interrupts: events stay masked, time and run states are read from memory that
  * Xen keeps up to date, and sleep is a poll that only its timeout ends.
  *
  * Command line, times in ns of Xen's clock (since the host's boot):

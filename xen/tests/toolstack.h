@@ -87,7 +87,10 @@ static void ask_for_parameters(const struct scheduler *ops)
 		ASSERT(!memcmp(&got.u.sched_credit, &sc.u.sched_credit, sizeof(sc.u.sched_credit)));
 	}
 	sc.u.sched_credit2.ratelimit_us = below(600 * 1000);
-	adjust_global_credit2(ops, &sc);
+	if (sc.u.sched_credit2.ratelimit_us > XEN_SYSCTL_SCHED_RATELIMIT_MAX || !parameter_of("ratelimit_ns").value)
+		ASSERT(adjust_global_credit2(ops, &sc) == -EINVAL);
+	else
+		adjust_global_credit2(ops, &sc);
 }
 
 static void ask_as_toolstack(struct domain *d)

@@ -35,7 +35,7 @@ pub use observer::{
     Doing, Observer, ThreadFigures, ThreadGroup, ThreadPlacement, Threads, Told, Woken,
 };
 pub use status::{
-    Counted, CpuStatus, DomainStatus, Standings, Status, Times, VcpuStatus, instead, now_ns, status,
+    Counted, CpuStatus, DomainStatus, Standings, Status, Times, VcpuStatus, loaded, now_ns, status,
 };
 
 /// A struct of the core as another set of bindings has it: the skeleton's, or `steelyard_policy`'s.

@@ -228,12 +228,10 @@ impl Standings {
     }
 }
 
-/// What schedules this host instead of Linux's own scheduler: the policy of this project's, if that can be read, or the
-/// name that the kernel has for it. None: nothing does.
-pub fn instead() -> Option<String> {
+/// The kernel's name for the sched_ext scheduler that runs on this host, of whomever it is.
+pub fn loaded() -> Option<String> {
     running()?;
-    let name = || of_kernel("root/ops").map_or("sched_ext".to_owned(), |it| it.trim().to_owned());
-    Some(Standings::find().map_or_else(name, |it| it.policy()))
+    Some(of_kernel("root/ops").map_or("sched_ext".to_owned(), |name| name.trim().to_owned()))
 }
 
 /// While a sched_ext scheduler runs: the how manieth since the host started.

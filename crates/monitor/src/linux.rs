@@ -263,7 +263,7 @@ impl LinuxSource {
             self.lost = lost.checked_next_power_of_two().unwrap_or(lost);
             changed = true;
         }
-        let instead = self.observed.as_ref().ok().and_then(Observed::instead);
+        let instead = self.observed.as_mut().ok().and_then(Observed::instead);
         if instead != self.instead {
             self.instead = instead;
             changed = true;

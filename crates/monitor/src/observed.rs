@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use steelyard_kvm::{
     Counted, Doing, Observer, Standings, ThreadFigures, ThreadGroup, ThreadPlacement, Told, Woken,
-    instead, now_ns,
+    loaded, now_ns,
 };
 use steelyard_recording::weight::Scale;
 use steelyard_recording::{
@@ -282,12 +282,7 @@ impl Observed {
 
     /// What the policy says, if one of this project's schedules this host.
     fn add_standings(&mut self, snapshot: &mut Snapshot) {
-        let mut now = self.standings.as_ref().and_then(Standings::now);
-        if now.is_none() {
-            self.standings = Standings::find();
-            now = self.standings.as_ref().and_then(Standings::now);
-        }
-        let Some(by_thread) = now else { return };
+        let Some(by_thread) = self.standings.as_ref().and_then(Standings::now) else { return };
         let vcpus = snapshot.structure.domains.iter().flat_map(|domain| &domain.vcpus);
         for (vcpu, figures) in vcpus.zip(&mut snapshot.vcpus) {
             let standing = i32::try_from(vcpu.id).ok().and_then(|tid| by_thread.get(&tid));
@@ -295,12 +290,13 @@ impl Observed {
         }
     }
 
-    /// What schedules this host instead of Linux's own scheduler.
-    pub fn instead(&self) -> Option<String> {
-        match &self.standings {
-            Some(standings) if standings.is_current() => Some(standings.policy()),
-            _ => instead(),
+    /// What schedules this host instead of Linux's own scheduler, from now on: the policy, if it is one of this project's and
+    /// can be read, else its name.
+    pub fn instead(&mut self) -> Option<String> {
+        if !self.standings.as_ref().is_some_and(Standings::is_current) {
+            self.standings = Standings::find();
         }
+        self.standings.as_ref().map(Standings::policy).or_else(loaded)
     }
 
     /// To be called now and then if there is no look for long: the kernel has no room for more than a

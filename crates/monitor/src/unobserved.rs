@@ -40,7 +40,7 @@ impl Observed {
         match self.0 {}
     }
 
-    pub fn instead(&self) -> Option<String> {
+    pub fn instead(&mut self) -> Option<String> {
         match self.0 {}
     }
 

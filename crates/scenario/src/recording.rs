@@ -120,9 +120,9 @@ impl Recording {
         let (name, assumed) = match self.source.split_once(' ') {
             Some(("simulation", of)) => (of.strip_prefix("of ")?, false),
             // Of perf and Perfetto as the description of the host tells.
-            Some(("Linux" | "perf" | "Perfetto", _)) => match instead_of_linux(&self.source) {
-                Some(policy) => (policy, false),
-                None => return Some((of_linux(linux_release(&self.source)?)?, false)),
+            Some(("Linux" | "perf" | "Perfetto", _)) => match linux(&self.source)? {
+                (_, Some(policy)) => (policy, false),
+                (release, None) => return Some((of_linux(release)?, false)),
             },
             Some(("xentrace", of)) => {
                 let (release, scheduler) = of.strip_prefix("of Xen ")?.rsplit_once(' ')?;
@@ -222,17 +222,21 @@ impl Recording {
     }
 }
 
-/// Of a source that names one.
-fn linux_release(source: &str) -> Option<&str> {
-    match source.split_once("Linux ")? {
-        ("" | "perf of " | "Perfetto of ", release) if !release.contains(", ") => Some(release),
-        _ => None,
-    }
+/// Of a source that names them: Linux's release, and what scheduled in the place of its own scheduler, a policy of this
+/// project's or another one's name.
+fn linux(source: &str) -> Option<(&str, Option<&str>)> {
+    let ("" | "perf of " | "Perfetto of ", of) = source.split_once("Linux ")? else { return None };
+    Some(of.split_once(", ").map_or((of, None), |(release, instead)| (release, Some(instead))))
 }
 
-/// What scheduled a Linux host in the place of Linux's own scheduler: a policy of this project's, or another one's name.
-pub(crate) fn instead_of_linux(source: &str) -> Option<&str> {
-    Some(source.strip_prefix("Linux ")?.split_once(", ")?.1)
+/// The release, if its own scheduler was at work.
+fn linux_release(source: &str) -> Option<&str> {
+    linux(source).and_then(|(release, instead)| instead.is_none().then_some(release))
+}
+
+/// Whether another one was.
+pub(crate) fn is_replaced(source: &str) -> bool {
+    matches!(linux(source), Some((_, Some(_))))
 }
 
 /// 6.6 replaced CFS by EEVDF. Of that as much as `fair` knows: groups, balance, their fault, and the timer that ends slices.

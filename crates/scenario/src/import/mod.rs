@@ -37,7 +37,7 @@ use crate::host::{self as description, HostDescription, beside};
 use crate::import::pins::Pins;
 use crate::known::KnownXen;
 use crate::load::Recordings;
-use crate::recording::{Recording, Snapshots, instead_of_linux};
+use crate::recording::{Recording, Snapshots, is_replaced};
 use crate::settings::DomainSettings;
 
 pub(crate) const KNOWN_FORMATS: &str = "known are scenarios (.toml), recordings (of `steelyard record`, \
@@ -698,7 +698,7 @@ fn of_recording(file: &str, format: Format, recording: &Recording) -> Option<Str
     let _ =
         write!(text, "name = {}\nlength = {}\nseeds = {SEEDS}\n\n", quoted(name), quoted(&length));
     write_host(&mut text, recording.pcpus.len() as u32);
-    if instead_of_linux(&recording.source).is_some() {
+    if is_replaced(&recording.source) {
         text.push_str("others = \"beside\"\n");
     }
     text.push_str(

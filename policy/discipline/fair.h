@@ -21,7 +21,7 @@
  *    who share its queue, saved_ns for each domain there, and savings come only from sleep.
  *
  * Source: kernel/sched_fair.c of Linux 2.6.38, kernel/sched/fair.c and features.h of Linux 6.12, and
- * of 7.2 for `hrtick`; virt/kvm/kvm_main.c of the first two;
+ * of 7.2 for `hrtick` and yield_task_fair(); virt/kvm/kvm_main.c of the first two;
  * deadlines: I. Stoica and H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995.
  *
  * State. The queue has a virtual time: the least virtual runtime, never going back (CFS), or the
@@ -59,8 +59,8 @@
  *  - KVM stops at the first sibling that it can yield to; here all are asked, so that those who spin
  *    are passed over in turn at each exit, not only when their turn has come. In 6.12 NEXT_BUDDY is off,
  *    and with it what a directed yield asks of the sibling's queue (until PICK_BUDDY of 6.14).
- *  - In 6.12 each yield puts the deadline off by a slice more, and no tick ends a run before its
- *    deadline: a vCPU that yields often may then keep its pCPU for seconds (until the forfeit of 6.19).
+ *  - A yield forfeits as in late 6.12 and in 6.19. Until then it put the deadline off by a slice more, and no tick ends a
+ *    run before its deadline: a vCPU that yielded often could keep its pCPU for seconds.
  *  - A vCPU that sleeps with negative lag stays in the sums in 6.12 until its lag is made up for.
  *    Here it leaves them, and keeps its virtual runtime while the queue's virtual time catches up.
  *    Whoever wakes asks for a new slice, also where 6.12 would let it finish the old one.
@@ -462,19 +462,27 @@ SY_FN u32 fair_block(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	return request | SY_TIMER | SY_UNPARK;
 }
 
-/* CFS only charges and chooses again; in EEVDF the deadline moves by a slice. */
+/*
+ * CFS only charges and chooses again. In EEVDF who may run forfeits its time up to the deadline; who may not gives
+ * nothing, or it would run away: it may be chosen all the same, where its siblings are kept off the pCPU.
+ */
 SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		     struct sy_vcpu *v, u64 now)
 {
-	struct fair_vcpu *s = fair_vcpu(v);
+	struct fair_entity *s = &fair_vcpu(v)->entity;
+	struct fair_sums *f = fair_sums_of(fair_queue(q), s);
+	u64 given;
 
-	/* Who yields all the time comes last; farther off its deadline could not be scaled. */
-	if (s->entity.saves)
-		s->entity.due_ns = now + s->entity.slice_ns;
-	else
-		s->entity.deadline = sy_min(s->entity.deadline + fair_virtual(s->entity.slice_ns, s->entity.weight),
-					    s->entity.vruntime + FAIR_DEADLINE_MAX);
-	s->entity.protected = 0;
+	s->protected = 0;
+	if (s->saves) {
+		s->due_ns = now + s->slice_ns;
+	} else if (fair_by_deadline(p) && s->place >= FAIR_WAITING && fair_eligible(f, s)) {
+		given = sy_max(s->deadline, s->vruntime) - s->vruntime;
+		s->vruntime += given;
+		f->remainder += s->weight * given;
+		fair_settle(f);
+		fair_renew_deadline(p, f, d, s, now);
+	}
 	return 0;
 }
 

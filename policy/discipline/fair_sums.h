@@ -15,8 +15,6 @@
 /* Longest run, 4.8 hours, that is charged at once: x FAIR_WEIGHT_UNIT it fits a signed 64 bits. */
 #define FAIR_RUN_MAX_NS (1ULL << 44)
 #define FAIR_VRUNTIME_START (1ULL << 62)
-/* Farthest deadline of who yields, from its virtual runtime: x a weight it fits 63 bits. */
-#define FAIR_DEADLINE_MAX (1ULL << 36)
 /* hrtick_start(): a timer is set for no less. */
 #define FAIR_TIMER_LEAST_NS (10 * SY_US)
 #define FAIR_NOBODY (~0ULL)

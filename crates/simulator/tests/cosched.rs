@@ -124,6 +124,29 @@ fn borrowed_time_is_charged() {
     }
 }
 
+/// Whatever a pause loop is answered with, who spins takes nothing from a domain that only computes, nor keeps it waiting.
+#[test]
+fn who_spins_gains_nothing() {
+    let eevdf = ["yield", "directed"].map(|answer| {
+        let mut policy = policy("fair@eevdf");
+        policy.set("pause_loop", answer).expect("an answer");
+        policy
+    });
+    for policy in answers().map(|(_, policy)| policy).chain(eevdf) {
+        for locks in LOCKS {
+            let mut setup = crowd(1, locks, 4, contended());
+            setup.domains.push(Domain::new("rival", 4).with_task(4, SysbenchCpu::default()));
+            let run = run(&setup, &policy, 1, 5 * S);
+            let rival = &run.domains[1];
+            let worst_ms = rival.time.waits.worst.as_ref().map_or(0, |worst| worst.length_ns) / MS;
+            let case = format!("{policy} {:?}, {locks:?}", policy.value("pause_loop"));
+            println!("{case}: {:.3}, {worst_ms} ms", rival.share_percent / 200.0);
+            assert!(rival.share_percent > 0.98 * 200.0, "{case}: {}", rival.share_percent);
+            assert!(worst_ms < 100, "{case}: {worst_ms} ms");
+        }
+    }
+}
+
 /// Four domains that spin, and others' moments all the time: everybody still gets its turn.
 #[test]
 fn nobody_starves() {

@@ -18,6 +18,10 @@ pub struct Plan {
     /// CPUs of the machine; `lab/linux/run` reads it.
     #[allow(dead_code)]
     pub cpus: u32,
+    /// On which those CPUs are, as many on each; the same.
+    #[allow(dead_code)]
+    #[serde(default)]
+    pub sockets: u32,
     /// Before anything is measured.
     #[serde(default = "second_ms")]
     pub warm_up_ms: u64,

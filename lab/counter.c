@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counts what a machine's one processor executes in the windows that lab/bench-live describes: a
- * plugin of QEMU's code translator. The machine does not notice: its clock counts the same
+ * Counts what a machine's processors execute in the windows that lab/bench-live describes: a
+ * plugin of QEMU's code translator, which runs one processor at a time. The machine does not notice: its clock counts the same
  * instructions with or without it.
  *
  * -plugin counter.so,probes=FILE,out=FILE,skip=N,count=N: what is executed after `skip` instructions
@@ -49,6 +49,7 @@ EXPORTED int qemu_plugin_version = 1;
 
 #define PROBES_MAX 64
 #define WINDOWS_MAX 8 /* inside each other */
+#define PROCESSORS_MAX 64
 #define KERNEL_FIRST 0xffff800000000000UL /* no window opens below */
 
 enum what {
@@ -86,13 +87,23 @@ struct block {
 };
 static struct block *blocks;
 
-static struct window {
+struct window {
 	enum kind kind;
 	uint64_t instructions;
-} open[WINDOWS_MAX], *closed;
+};
+
+static struct processor {
+	struct window open[WINDOWS_MAX]; /* each inside the one before */
+	unsigned int depth;
+} processors[PROCESSORS_MAX];
+
+struct closed {
+	struct window window;
+	const struct processor *on;
+};
+static struct closed *closed;
 static size_t closed_count, closed_room;
-static unsigned int depth;
-static uint64_t executed, counted_to, begin = UINT64_MAX, skip, count;
+static uint64_t executed, begin = UINT64_MAX, skip, count;
 static FILE *out;
 
 static void fail(const char *why)
@@ -101,60 +112,50 @@ static void fail(const char *why)
 	exit(1);
 }
 
-/* What was executed since the last change belongs to the innermost window. */
-static void settle(void)
+static void close_innermost(struct processor *on)
 {
-	if (depth)
-		open[depth - 1].instructions += executed - counted_to;
-	counted_to = executed;
-}
-
-static void close_innermost(void)
-{
-	settle();
 	if (closed_count == closed_room) {
 		closed_room = closed_room ? 2 * closed_room : 4096;
 		closed = realloc(closed, closed_room * sizeof(*closed));
 		if (!closed)
 			fail("no memory");
 	}
-	closed[closed_count++] = open[--depth];
+	closed[closed_count++] = (struct closed){ on->open[--on->depth], on };
 }
 
-static void close_until(enum kind kind)
+static void close_until(struct processor *on, enum kind kind)
 {
-	unsigned int at = depth;
+	unsigned int at = on->depth;
 
-	while (at && open[at - 1].kind != kind)
+	while (at && on->open[at - 1].kind != kind)
 		at--;
 	if (!at)
 		return;
-	while (depth >= at)
-		close_innermost();
+	while (on->depth >= at)
+		close_innermost(on);
 }
 
-static void open_window(const struct probe *probe)
+static void open_window(struct processor *on, const struct probe *probe)
 {
 	uint64_t before = 0;
 	size_t last = closed_count;
 
 	if (probe->kind == CHOICE && probe->what == BEGIN)
-		while (depth)
-			close_innermost();
+		while (on->depth)
+			close_innermost(on);
 	if (probe->what == CONTINUE) {
-		if (depth)
+		if (on->depth)
 			return; /* called from inside */
-		while (last && closed[last - 1].kind != probe->kind)
+		while (last && (closed[last - 1].window.kind != probe->kind || closed[last - 1].on != on))
 			last--;
 		if (!last)
 			return;
-		before = closed[last - 1].instructions;
+		before = closed[last - 1].window.instructions;
 		closed[last - 1] = closed[--closed_count];
 	}
-	if (depth == WINDOWS_MAX)
+	if (on->depth == WINDOWS_MAX)
 		fail("too many windows inside each other");
-	settle();
-	open[depth++] = (struct window){ probe->kind, before };
+	on->open[on->depth++] = (struct window){ probe->kind, before };
 }
 
 static bool counting(void)
@@ -162,32 +163,39 @@ static bool counting(void)
 	return executed >= begin && executed - begin < count;
 }
 
-static void enter(const struct probe *probe)
+static void enter(struct processor *on, const struct probe *probe)
 {
 	if (probe->what == MARK && begin == UINT64_MAX)
 		begin = executed + skip;
 	if (!counting())
 		return;
 	if (probe->what == BEGIN || probe->what == CONTINUE)
-		open_window(probe);
+		open_window(on, probe);
 	else if (probe->what == END)
-		close_until(probe->kind);
+		close_until(on, probe->kind);
 }
 
 static void execute(unsigned int cpu, void *data)
 {
 	struct block *block = data;
+	struct processor *on;
 
-	(void)cpu;
+	if (cpu >= PROCESSORS_MAX)
+		fail("too many processors");
+	on = &processors[cpu];
 	if (block->entered)
-		enter(block->entered);
+		enter(on, block->entered);
 	executed += block->instructions;
 	if (!counting())
 		return;
-	if (depth)
-		block->executed[open[depth - 1].kind] += block->instructions;
+	if (on->depth) {
+		struct window *innermost = &on->open[on->depth - 1];
+
+		innermost->instructions += block->instructions;
+		block->executed[innermost->kind] += block->instructions;
+	}
 	if (block->left)
-		close_until(block->left->kind);
+		close_until(on, block->left->kind);
 }
 
 static const struct probe *probe_at(uint64_t address)
@@ -254,7 +262,8 @@ static void finish(uint64_t plugin, void *data)
 	(void)plugin, (void)data;
 	fprintf(out, "complete %d\n", executed >= begin && executed - begin >= count);
 	for (i = 0; i < closed_count; i++)
-		fprintf(out, "window %s %" PRIu64 "\n", kind_names[closed[i].kind], closed[i].instructions);
+		fprintf(out, "window %s %" PRIu64 "\n", kind_names[closed[i].window.kind],
+			closed[i].window.instructions);
 	for (block = blocks; block; block = block->next)
 		for (kind = 0; kind < KINDS; kind++)
 			if (block->executed[kind])

@@ -36,8 +36,8 @@
  *    in residual); here it is carried once.
  *  - A vCPU that no tick ever finds running is never active, hence never judged, in all
  *    vintages: the exact debit catches who dodges ticks as soon as one tick has found it.
- *  - A yield lets the head of the queue go first, whatever its priority, once. Then the vCPU is
- *    queued behind its equals; Xen also leaves one of lower priority between.
+ *  - A yield lets the head of the queue go first, whatever its priority. Who waits after a yield also lets one that is
+ *    OVER go first, once, until the queue is sorted, as in Xen's __runq_insert(); a BOOST does not so for one UNDER.
  *  - A yield that nobody took up is forgotten at the next tick.
  *  - overflow: the talk says that a vCPU above its upper bound keeps its credit: all of it, or as much
  *    as the bound. As in 3.3 it is no longer active, unless a governor has use for what is above.
@@ -184,10 +184,10 @@ struct credit_vcpu {
 	u64 share; /* credits that it gets until the next one */
 	u64 given; /* what its own accountings gave it of those */
 	u64 cap_share; /* what its cap leaves it of them; CREDIT_LIMIT: no cap */
+	u64 yielded_ns; /* when it yielded, if it has not started since; or 0 */
 	u32 priority;
 	u8 active; /* earns credits */
 	u8 parked;
-	u8 yielded; /* and has not started since */
 	u8 running;
 };
 
@@ -201,6 +201,7 @@ struct credit_domain {
 
 struct credit_queue {
 	u64 sorted; /* value of accountings when it was sorted last, or CREDIT_UNSORTED */
+	u64 let_ns; /* when one that is OVER started here last, or it was sorted */
 };
 
 #define CREDIT_UNSORTED (~0ULL)
@@ -314,7 +315,7 @@ SY_FN u32 credit_wake(const struct sy_policy *p, struct sy_queue *q, struct sy_d
 	struct credit_vcpu *cv = credit_vcpu(v);
 
 	cv->running = 0;
-	cv->yielded = 0;
+	cv->yielded_ns = 0;
 	if (cv->priority == CREDIT_UNDER && !cv->parked)
 		cv->priority = CREDIT_BOOST;
 	return 0;
@@ -338,7 +339,7 @@ SY_FN u32 credit_steps(const struct sy_policy *p, const struct sy_vcpu *v)
 SY_FN u32 credit_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_domain *d,
 		       struct sy_vcpu *v, u64 now)
 {
-	credit_vcpu(v)->yielded = 1;
+	credit_vcpu(v)->yielded_ns = sy_max(now, 1);
 	return 0;
 }
 
@@ -464,7 +465,7 @@ static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy
 	/* Before 4.2 nobody is. */
 	if (!limit_ns)
 		return 0;
-	if (running->yielded &&
+	if (running->yielded_ns &&
 	    SY_CHOICE(p, CREDIT_RATELIMIT_YIELD) == CREDIT_RATELIMIT_YIELD_LIFTED)
 		return 0;
 	return ran_ns < limit_ns ? limit_ns - ran_ns : 0;
@@ -475,15 +476,20 @@ SY_FN enum sy_verdict credit_consider(const struct sy_policy *p, const struct sy
 				      const struct sy_pcpu *c, const struct sy_vcpu *best,
 				      const struct sy_vcpu *candidate, u64 now)
 {
-	const struct credit_vcpu *ran;
+	const struct credit_vcpu *ran, *waits = credit_vcpu_const(candidate);
+	const struct credit_queue *cq = (const struct credit_queue *)q->state;
+	bool lower = SY_CHOICE(p, CREDIT_YIELD) == CREDIT_YIELD_BEHIND_LOWER;
+	/* Whether it still lets one that is OVER go first. */
+	bool owes = lower && waits->priority != CREDIT_OVER && waits->yielded_ns > cq->let_ns;
 
 	if (!best)
-		return SY_TAKE;
+		return owes ? SY_PREFER : SY_TAKE;
 	ran = credit_vcpu_const(best);
 	if (credit_protected_ns(p, c, ran, now))
 		return SY_STOP;
-	if (ran->yielded && SY_CHOICE(p, CREDIT_YIELD) == CREDIT_YIELD_BEHIND_LOWER)
-		return SY_TAKE;
+	if (lower && ran->yielded_ns)
+		return !owes ? SY_TAKE : ran->running ? SY_PREFER :
+							SY_SKIP;
 	return credit_priority(p, candidate) <= credit_priority(p, best) ? SY_TAKE : SY_STOP;
 }
 
@@ -515,7 +521,7 @@ SY_FN enum sy_verdict credit_steal(const struct sy_policy *p, const struct sy_pc
 		return SY_STOP;
 	if (waited_ns < SY_PARAMETER(p, CREDIT_MIGRATION_DELAY_NS))
 		return SY_SKIP;
-	if (peer->yielded && !SY_CHOICE(p, CREDIT_STEAL_YIELDED))
+	if (peer->yielded_ns && !SY_CHOICE(p, CREDIT_STEAL_YIELDED))
 		return SY_SKIP;
 	return SY_TAKE;
 }
@@ -526,12 +532,14 @@ SY_FN void credit_start(const struct sy_policy *p, struct sy_queue *q, struct sy
 	struct credit_vcpu *cv = credit_vcpu(v);
 
 	cv->running = 1;
-	cv->yielded = 0;
+	cv->yielded_ns = 0;
+	if (credit_priority(p, v) == CREDIT_OVER)
+		((struct credit_queue *)q->state)->let_ns = now;
 }
 
 /*
- * Whoever is chosen has the first in the queue behind it, unless the ratelimit protected it: then
- * the queue must be looked at again when that ends.
+ * Whoever is chosen has the first in the queue behind it, unless that yielded to it, or the ratelimit
+ * protected it: then the queue must be looked at again when that ends.
  */
 SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
 		       const struct sy_domain *d, const struct sy_vcpu *v,
@@ -547,9 +555,9 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 	if (next) {
 		u64 protected_ns = credit_protected_ns(p, c, cv, now);
 		u32 waits = credit_priority(p, next);
+		bool starts = now == c->started_ns, let = starts && credit_vcpu_const(next)->yielded_ns;
 
-		if (protected_ns &&
-		    (waits < priority || (waits == priority && now > c->started_ns)))
+		if (protected_ns && !let && (waits < priority || (waits == priority && !starts)))
 			return SY_CHOICE(p, CREDIT_RATELIMIT_SLICE) == CREDIT_RATELIMIT_SLICE_REST ?
 				       protected_ns :
 				       sy_clamp(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), 1,
@@ -607,7 +615,7 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 
 	if (cv->priority == CREDIT_BOOST)
 		cv->priority = CREDIT_UNDER;
-	cv->yielded = 0;
+	cv->yielded_ns = 0;
 	if (SY_CHOICE(p, CREDIT_DEBIT) == CREDIT_DEBIT_FLAT) {
 		u64 tick_ns = credit_tick_ns(p);
 
@@ -623,6 +631,7 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 	credit_count(p, cd, v);
 	if (cq->sorted != ca->accountings) {
 		cq->sorted = ca->accountings;
+		cq->let_ns = now;
 		request |= SY_RESORT;
 	}
 	return request;

@@ -147,6 +147,33 @@ fn who_spins_gains_nothing() {
     }
 }
 
+/// Under Credit who yields lets another guest go first for the whole of its slice, as in Xen: not until the ratelimit has
+/// passed, and not its sibling instead, that yields back.
+#[test]
+fn who_is_let_go_first_has_its_slice() {
+    for name in ["credit@xen-4.2", "credit@xen-4.5", "credit@xen-4.20"] {
+        for pins in [&["0", "1"][..], &["0"]] {
+            let long =
+                Spinlock { compute: Nanoseconds::from_us(500), hold: Nanoseconds::from_us(500) };
+            let locks = Domain {
+                guest_locks: GuestLocks::Ticket,
+                pin: pins.iter().map(|pcpus| pcpus.parse().expect("a set")).collect(),
+                ..Domain::new("locks", 2).with_task(2, long)
+            };
+            let rival = Domain::new("rival", 4).with_task(4, SysbenchCpu::default());
+            let setup = Setup { host: Host::with_pcpus(2), domains: vec![locks, rival] };
+            let run = run(&setup, &policy(name), 1, 10 * S);
+            let rival = &run.domains[1].time;
+            let turn_ms = rival.gotten_ns as f64 / rival.switches as f64 / MS as f64;
+            let percent = run.domains[0].share_percent;
+            println!("{name}, pins {pins:?}: turns of {turn_ms:.1} ms; locks {percent:.1} %");
+            assert!(turn_ms > 20.0, "{name}, pins {pins:?}: {turn_ms:.1} ms");
+            // It is entitled to 66.7 %: two of six vCPUs, on two pCPUs.
+            assert!(percent < 20.0, "{name}, pins {pins:?}: {percent:.1} %");
+        }
+    }
+}
+
 /// Four domains that spin, and others' moments all the time: everybody still gets its turn.
 #[test]
 fn nobody_starves() {

@@ -38,6 +38,7 @@ pub mod verdict {
     pub const SKIP: u32 = 0;
     pub const TAKE: u32 = 1;
     pub const STOP: u32 = 2;
+    pub const PREFER: u32 = 3;
 }
 
 /// Whom a spinning vCPU would have summoned: `enum sy_gang`.

@@ -495,7 +495,11 @@ proptest! {
                 2 => { sy_charge(&p, &mut q, d, v, ran_ns, now); }
                 3 => prop_assert!(sy_key(&p, &mut q, d, v, now) <= OVER),
                 4 => prop_assert!(sy_lead(&p, &q, &c, v, &other, now).abs() <= 2),
-                5 => prop_assert!(sy_consider(&p, &q, &c, Some(&other), v, now) <= verdict::PREFER),
+                5 => {
+                    // In 3.3 who yields lets only its equals go first, and nobody is looked for beyond.
+                    let most = if policy == "credit@xen-3.3" { verdict::STOP } else { verdict::PREFER };
+                    prop_assert!(sy_consider(&p, &q, &c, Some(&other), v, now) <= most);
+                }
                 6 => { sy_look_further(&p, &mut c, Some(v), now); }
                 7 => prop_assert!(sy_steal(&p, &c, Some(&other), &q, v, now) <= verdict::STOP),
                 8 => { sy_start(&p, &mut q, &mut c, d, v, now); }

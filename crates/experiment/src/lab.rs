@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use steelyard_scenario::{Diagnostic, Options, Source, load_text, parse};
-use steelyard_simulator::config::{Domain, Task};
+use steelyard_simulator::config::Domain;
 use steelyard_simulator::workload::Workload;
 
 use crate::experiment::{Variant, error, unknown};
@@ -41,6 +41,7 @@ struct Measured {
     share_percent: f64,
     worst_wait_ms: f64,
     acquisitions_per_s: Option<f64>,
+    mean_round_trip_ms: Option<f64>,
 }
 
 /// A scenario for simulator and machines.
@@ -48,7 +49,7 @@ struct Measured {
 pub(crate) struct Lab {
     /// By the policies' labels.
     pub variants: Vec<Variant>,
-    /// Two of every domain, three of one with locks.
+    /// Two of every domain, one more of one with a lock or that is pinged.
     pub metrics: BTreeMap<String, Metric>,
     measured: MeasuredFile,
 }
@@ -66,6 +67,8 @@ pub struct LabRow {
     pub worst_wait_ms: LabFigure,
     /// How often its lock was taken, of one that has a lock.
     pub acquisitions_per_s: Option<LabFigure>,
+    /// How long its answers took, of one that is pinged.
+    pub mean_round_trip_ms: Option<LabFigure>,
 }
 
 /// A figure, simulated and real.
@@ -91,12 +94,14 @@ pub struct LabOutcome {
 enum Figure {
     Time(TimeMeasure),
     Acquisitions,
+    RoundTrip,
 }
 
-const FIGURES: [Figure; 3] = [
+const FIGURES: [Figure; 4] = [
     Figure::Time(TimeMeasure::SharePercent),
     Figure::Time(TimeMeasure::WorstWaitMs),
     Figure::Acquisitions,
+    Figure::RoundTrip,
 ];
 
 impl Figure {
@@ -106,13 +111,18 @@ impl Figure {
 
     /// None where there is nothing to measure.
     fn metric(self, domain: &Domain) -> Option<Metric> {
+        let of_task = |is_it: fn(&Workload) -> bool, value: &str| {
+            let task = domain.task.iter().find(|task| is_it(&task.workload))?;
+            let name = task.name.as_deref().unwrap_or(task.workload.name());
+            Some((None, Some(name.to_owned()), Some(value.to_owned())))
+        };
         let (time, task, value) = match self {
             Figure::Time(time) => (Some(time), None, None),
             Figure::Acquisitions => {
-                let of_locks = |task: &&Task| matches!(task.workload, Workload::Spinlock(_));
-                let task = domain.task.iter().find(of_locks)?;
-                let name = task.name.as_deref().unwrap_or(task.workload.name());
-                (None, Some(name.to_owned()), Some("acquisitions".to_owned()))
+                of_task(|workload| matches!(workload, Workload::Spinlock(_)), "acquisitions")?
+            }
+            Figure::RoundTrip => {
+                of_task(|workload| matches!(workload, Workload::Ping(_)), "round trip mean")?
             }
         };
         Some(Metric {
@@ -188,16 +198,18 @@ impl Lab {
                     })
                     .collect(),
             };
-            let [share, worst_wait, acquisitions] = FIGURES;
+            let of_task = |wanted: Figure, real: fn(&Measured) -> Option<f64>| {
+                let measured = self.metrics.contains_key(&wanted.metric_name(domain));
+                measured.then(|| figure(wanted, real))
+            };
+            let [share, worst_wait, acquisitions, round_trip] = FIGURES;
             LabRow {
                 policy: variant.name.clone(),
                 domain: domain.to_owned(),
                 share_percent: figure(share, |row| Some(row.share_percent)),
                 worst_wait_ms: figure(worst_wait, |row| Some(row.worst_wait_ms)),
-                acquisitions_per_s: self
-                    .metrics
-                    .contains_key(&acquisitions.metric_name(domain))
-                    .then(|| figure(acquisitions, |row| row.acquisitions_per_s)),
+                acquisitions_per_s: of_task(acquisitions, |row| row.acquisitions_per_s),
+                mean_round_trip_ms: of_task(round_trip, |row| row.mean_round_trip_ms),
             }
         };
         let rows = self.variants.iter().zip(runs).flat_map(|(variant, runs)| {

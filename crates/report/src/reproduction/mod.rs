@@ -166,18 +166,26 @@ fn lab(lab: &LabOutcome) -> (Vec<String>, Vec<Vec<String>>) {
         std::iter::once(spread(figure.simulated, unit)).chain(real).collect::<Vec<_>>()
     };
     let locks = lab.rows.iter().any(|row| row.acquisitions_per_s.is_some());
+    let pings = lab.rows.iter().any(|row| row.mean_round_trip_ms.is_some());
+    let of_task = |figure: &Option<LabFigure>, unit: &str, any: bool| match figure {
+        Some(figure) => figures(figure, unit),
+        None => vec![String::new(); if any { columns.clone().count() } else { 0 }],
+    };
     let row = |row: &LabRow| {
         let names = vec![row.policy.clone(), row.domain.clone()];
-        let acquisitions = match &row.acquisitions_per_s {
-            Some(figure) => figures(figure, "1/s"),
-            None => vec![String::new(); if locks { columns.clone().count() } else { 0 }],
-        };
-        let times = [figures(&row.share_percent, "percent"), figures(&row.worst_wait_ms, "ms")];
-        [names, times.concat(), acquisitions].concat()
+        [
+            names,
+            figures(&row.share_percent, "percent"),
+            figures(&row.worst_wait_ms, "ms"),
+            of_task(&row.acquisitions_per_s, "1/s", locks),
+            of_task(&row.mean_round_trip_ms, "ms", pings),
+        ]
+        .concat()
     };
     let header = header.chain(of("share")).chain(of("worst wait"));
+    let header = header.chain(of("acquisitions").filter(|_| locks));
     (
-        header.chain(of("acquisitions").filter(|_| locks)).collect(),
+        header.chain(of("mean round trip").filter(|_| pings)).collect(),
         lab.rows.iter().map(row).collect(),
     )
 }

@@ -4,6 +4,7 @@
 
 mod plan;
 mod vm;
+mod wire;
 
 use std::error::Error;
 use std::fs;
@@ -16,6 +17,7 @@ use plan::{Domain, End, Plan};
 use serde::Serialize;
 use steelyard_kvm::{Observer, Threads};
 use steelyard_policy::Policy;
+use wire::{Client, RoundTrips};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -41,6 +43,8 @@ struct DomainReport {
     weight: u32,
     /// Of its lock, if it has one.
     acquisitions: Option<u32>,
+    /// Of the packets to it, if there are any.
+    round_trips: Option<wire::RoundTrips>,
     vcpus: Vec<Threads>,
 }
 
@@ -107,6 +111,15 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
             stdin.write_all(format!("{start_ns}\n").as_bytes())?;
         }
     }
+    let mut clients = vec![];
+    for (index, domain) in plan.domains.iter().enumerate() {
+        clients.push(match domain.ping_interval_ns {
+            0 => None,
+            interval_ns => {
+                Some(Client::start(&domain.name, index, interval_ns, start_ns + domain.start_ns)?)
+            }
+        });
+    }
     vm::sleep_until(start_ns)?;
     sleep(Duration::from_millis(plan.warm_up_ms));
     let acquisitions = || -> std::io::Result<Vec<u32>> {
@@ -114,6 +127,8 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
         locks.map(vm::acquisitions).collect()
     };
     let before = acquisitions()?;
+    let round_trips = || clients.iter().map(|client| client.as_ref().map(Client::take)).collect();
+    let _: Vec<Option<RoundTrips>> = round_trips();
     observer.begin();
     let mut passed_ms = 0;
     for change in &plan.meanwhile {
@@ -124,6 +139,7 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     }
     sleep(Duration::from_millis(plan.length_ms.saturating_sub(passed_ms)));
     let (elapsed_ns, threads) = observer.end();
+    let round_trips: Vec<Option<RoundTrips>> = round_trips();
     let mut acquired = acquisitions()?.into_iter().zip(before).map(|(now, before)| now - before);
     for (domain, process) in plan.domains.iter().zip(&mut processes) {
         if let Some(status) = process.try_wait()? {
@@ -137,12 +153,19 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
         },
         None => None,
     };
-    let domains = plan.domains.iter().zip(&processes).map(|(domain, process)| {
+    let of_domains = plan.domains.iter().zip(&processes).zip(round_trips);
+    let domains = of_domains.map(|((domain, process), round_trips)| {
         let own = |thread: &&Threads| thread.process.unsigned_abs() == process.id();
         let mut vcpus: Vec<_> = threads.iter().filter(own).cloned().collect();
         vcpus.sort_by_key(|thread| thread.tid);
         let acquisitions = if domain.hold_ns > 0 { acquired.next() } else { None };
-        DomainReport { name: domain.name.clone(), weight: domain.weight, acquisitions, vcpus }
+        DomainReport {
+            name: domain.name.clone(),
+            weight: domain.weight,
+            acquisitions,
+            round_trips,
+            vcpus,
+        }
     });
     let mut report = Report {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),

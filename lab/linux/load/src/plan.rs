@@ -126,6 +126,9 @@ pub struct Domain {
     /// Each vCPU computes, takes a lock of its domain for so long, and so on; 0: there is no lock.
     #[serde(default)]
     pub hold_ns: u64,
+    /// A packet comes to it so often, through a tap, and it answers while it computes; 0: none does.
+    #[serde(default)]
+    pub ping_interval_ns: u64,
     /// Its rounds of computing end without a pause: for machines that report each pause as a loop of them.
     #[serde(default)]
     pub never_pauses: bool,

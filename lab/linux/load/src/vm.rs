@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use std::{ptr, thread};
 
@@ -13,6 +14,7 @@ use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 
 use crate::plan::{Domain, VcpusAre};
+use crate::wire::Card;
 
 const MEMORY_BYTES: usize = 0x10000;
 const CODE_AT: u64 = 0x1000;
@@ -36,6 +38,19 @@ const COMPUTE_AND_ASK: [u8; 16] = [
     0xe6, 0x10, // out 0x10, al
     0xeb, 0xf0, // jmp -16
 ];
+
+/// Asks after each round in which packets have come to be answered: the first byte at [`PACKETS_AT`] says so.
+const COMPUTE_AND_ANSWER: [u8; 19] = [
+    0xbb, 0xa0, 0x0f, // mov bx, 4000
+    0x4b, // dec bx
+    0x75, 0xfd, // jnz -3
+    0xf3, 0x90, // pause
+    0x80, 0x3e, 0x00, 0x30, 0x00, // cmp byte [0x3000], 0
+    0x74, 0xf1, // je -15
+    0xe6, 0x10, // out 0x10, al
+    0xeb, 0xed, // jmp -19
+];
+const PACKETS_AT: usize = 0x3000;
 
 /// Takes a ticket lock for some rounds after some rounds of computing, for ever; pauses only while it spins. The lock and
 /// how many rounds each takes are at [`LOCK_AT`].
@@ -77,9 +92,13 @@ pub fn run(
     are: VcpusAre,
     start: impl FnOnce() -> Result<u64, Box<dyn std::error::Error>>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let vcpus = match are {
+    let vm = match are {
         VcpusAre::Kvm => Some(create(domain)?),
         VcpusAre::Threads => None,
+    };
+    let card = match &vm {
+        Some(vm) if domain.ping_interval_ns > 0 => Some(Card::insert(&domain.name, vm.memory)?),
+        _ => None,
     };
     // SAFETY: it has no memory to harm.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, domain.niceness) } != 0 {
@@ -88,13 +107,14 @@ pub fn run(
     // A thread that sleeps asks often whether it should; as for COMPUTE, none computes long without a pause.
     let rounds = if domain.sleep_ns > 0 { 500 } else { 2_000 };
     let start_ns = start()?;
-    let mut vcpus = vcpus.unwrap_or_default().into_iter();
+    let mut vcpus = vm.map(|vm| vm.vcpus).unwrap_or_default().into_iter();
     let mut threads = vec![];
     for index in 0..domain.vcpus {
         let vcpu = vcpus.next();
         let mut pace = Pace::new(domain, index);
         let pin = domain.pin.clone();
         let exits = domain.exits;
+        let card = card.clone();
         let begin_ns = start_ns + domain.start_ns;
         threads.push(thread::spawn(move || -> io::Result<()> {
             become_vcpu(index, &pin)?;
@@ -103,6 +123,9 @@ pub fn run(
                 Some(mut vcpu) => loop {
                     match vcpu.run() {
                         Ok(VcpuExit::IoOut(..)) => {
+                            if let Some(card) = &card {
+                                card.answer()?;
+                            }
                             pace.sleep_if_due();
                             if exits {
                                 std::hint::spin_loop();
@@ -163,7 +186,30 @@ pub fn acquisitions(domain: &Domain) -> io::Result<u32> {
     Ok(u32::from_le_bytes(bytes))
 }
 
-fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
+struct Vm {
+    vcpus: Vec<VcpuFd>,
+    memory: Memory,
+}
+
+/// Where its memory begins; as large as [`MEMORY_BYTES`], and there until the process ends.
+#[derive(Clone, Copy)]
+pub struct Memory(*mut u8);
+
+// SAFETY: threads only do what `tell_of_packets` does there, and the guest.
+unsafe impl Send for Memory {}
+// SAFETY: the same.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Whether there are packets for the guest to answer.
+    pub fn tell_of_packets(self, there_are: bool) {
+        // SAFETY: within the memory, and nothing but the guest and this touches the byte.
+        let told = unsafe { AtomicU8::from_ptr(self.0.add(PACKETS_AT)) };
+        told.store(there_are.into(), Ordering::Release);
+    }
+}
+
+fn create(domain: &Domain) -> Result<Vm, Box<dyn std::error::Error>> {
     let kvm = Kvm::new()?;
     let vm = kvm.create_vm()?;
     let file = File::options()
@@ -174,7 +220,7 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
         .open(memory_of(&domain.name))?;
     file.set_len(MEMORY_BYTES as u64)?;
     // SAFETY: a fresh mapping of a file of that size, large enough for what is copied into it, and never unmapped.
-    unsafe {
+    let memory = unsafe {
         let memory = libc::mmap(
             ptr::null_mut(),
             MEMORY_BYTES,
@@ -189,6 +235,7 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
         let asks = domain.sleep_ns > 0 || domain.exits;
         let code: &[u8] = match domain {
             Domain { hold_ns: 1.., .. } => &CONTEND,
+            Domain { ping_interval_ns: 1.., .. } => &COMPUTE_AND_ANSWER,
             _ if asks => &COMPUTE_AND_ASK,
             _ => &COMPUTE,
         };
@@ -212,7 +259,8 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
             memory_size: MEMORY_BYTES as u64,
             userspace_addr: memory as u64,
         })?;
-    }
+        Memory(memory.cast())
+    };
     let mut vcpus = vec![];
     for index in 0..domain.vcpus {
         let vcpu = vm.create_vcpu(index.into())?;
@@ -227,7 +275,7 @@ fn create(domain: &Domain) -> Result<Vec<VcpuFd>, Box<dyn std::error::Error>> {
         vcpu.set_regs(&registers)?;
         vcpus.push(vcpu);
     }
-    Ok(vcpus)
+    Ok(Vm { vcpus, memory })
 }
 
 /// When a vCPU sleeps, and for how long.

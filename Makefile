@@ -151,13 +151,14 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@lab/test
 
 .PHONY: test-long
-test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them and conform under every policy, both kernels' verifiers, Xen 4.17, its toolstack, pause loops, Linux guests with benchmarks, the packages
+test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them and conform under every policy, both kernels' verifiers, Xen 4.17, its toolstack, pause loops, Linux guests with benchmarks, the packages, over a running scheduler too
 	$(cargo) build --locked --release -p steelyard
 	xen/build 4.20 pause-filter
 	lab/measure --check
 	$(cargo) build --locked -p steelyard
 	lab/conform --check
 	lab/linux/test Long
+	packaging/check-live
 	xen/build 4.17
 	lab/xen/prepare 4.17
 	scripts/install xen-tools

@@ -11,10 +11,13 @@
  *					jumps away for good
  *	continue KIND ADDRESS END	the same, but it belongs to the window of that kind before it
  *	end KIND ADDRESS		a window ends at this function's entry too
+ *	locks ADDRESS END		the code of Xen's spin locks: to what it writes with a lock prefix is a lock,
+ *					had from when such code is left; a write of two bytes gives it up
  *
  * KIND is choice, wake, timer or interrupt. A window inside another is not part of it. A choice ends
- * all others: the processor may leave for another thread. `out` has a line for each window, and how
- * many instructions of each block of code were executed in windows, by kind.
+ * all others: the processor may leave for another thread. `out` has a line for each window, how
+ * many instructions of each block of code were executed in windows, by kind, and a line for each time that a lock
+ * was held: its address, that of the code that had it first, and the instructions until it was given up.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -30,6 +33,8 @@ struct qemu_plugin_insn;
 struct qemu_info;
 typedef void (*on_translation)(uint64_t plugin, struct qemu_plugin_tb *block);
 typedef void (*on_execution)(unsigned int cpu, void *data);
+typedef void (*on_access)(unsigned int cpu, uint32_t access, uint64_t address, void *data);
+#define WRITES 2 /* which accesses */
 
 extern void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t plugin, on_translation);
 extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, on_execution, int registers, void *);
@@ -40,6 +45,8 @@ extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin
 extern const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
 extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, on_access, int registers, int which, void *);
+extern unsigned int qemu_plugin_mem_size_shift(uint32_t access);
 extern void qemu_plugin_register_atexit_cb(uint64_t plugin, void (*)(uint64_t plugin, void *), void *);
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -49,6 +56,7 @@ EXPORTED int qemu_plugin_version = 1;
 
 #define PROBES_MAX 64
 #define WINDOWS_MAX 8 /* inside each other */
+#define HOLDS_MAX 16 /* locks that a processor has at once */
 #define PROCESSORS_MAX 64
 #define KERNEL_FIRST 0xffff800000000000UL /* no window opens below */
 
@@ -57,6 +65,7 @@ enum what {
 	BEGIN,
 	CONTINUE,
 	END,
+	LOCKS,
 	WHATS,
 };
 
@@ -68,7 +77,7 @@ enum kind {
 	KINDS,
 };
 
-static const char *const what_names[] = { "mark", "begin", "continue", "end" };
+static const char *const what_names[] = { "mark", "begin", "continue", "end", "locks" };
 static const char *const kind_names[] = { "choice", "wake", "timer", "interrupt" };
 
 static struct probe {
@@ -84,6 +93,7 @@ struct block {
 	const struct probe *entered; /* it begins here */
 	const struct probe *left; /* its last instruction leaves this function */
 	uint64_t address, instructions, executed[KINDS];
+	bool locks;
 };
 static struct block *blocks;
 
@@ -95,6 +105,11 @@ struct window {
 static struct processor {
 	struct window open[WINDOWS_MAX]; /* each inside the one before */
 	unsigned int depth;
+	struct hold {
+		uint64_t lock, by, instructions;
+	} holds[HOLDS_MAX];
+	unsigned int held;
+	uint64_t taken; /* a lock, in code that is not left yet */
 } processors[PROCESSORS_MAX];
 
 struct closed {
@@ -103,6 +118,8 @@ struct closed {
 };
 static struct closed *closed;
 static size_t closed_count, closed_room;
+static struct hold *released;
+static size_t released_count, released_room;
 static uint64_t executed, begin = UINT64_MAX, skip, count;
 static FILE *out;
 
@@ -112,14 +129,21 @@ static void fail(const char *why)
 	exit(1);
 }
 
-static void close_innermost(struct processor *on)
+/* An array that has room for one more. */
+static void *with_room(void *array, size_t used, size_t *room, size_t each)
 {
-	if (closed_count == closed_room) {
-		closed_room = closed_room ? 2 * closed_room : 4096;
-		closed = realloc(closed, closed_room * sizeof(*closed));
-		if (!closed)
+	if (used == *room) {
+		*room = *room ? 2 * *room : 4096;
+		array = realloc(array, *room * each);
+		if (!array)
 			fail("no memory");
 	}
+	return array;
+}
+
+static void close_innermost(struct processor *on)
+{
+	closed = with_room(closed, closed_count, &closed_room, sizeof(*closed));
 	closed[closed_count++] = (struct closed){ on->open[--on->depth], on };
 }
 
@@ -158,9 +182,15 @@ static void open_window(struct processor *on, const struct probe *probe)
 	on->open[on->depth++] = (struct window){ probe->kind, before };
 }
 
+/* Of what is counted, once the mark has come; else 0. */
+static uint64_t end(void)
+{
+	return begin == UINT64_MAX ? 0 : begin + count;
+}
+
 static bool counting(void)
 {
-	return executed >= begin && executed - begin < count;
+	return executed >= begin && executed < end();
 }
 
 static void enter(struct processor *on, const struct probe *probe)
@@ -175,14 +205,72 @@ static void enter(struct processor *on, const struct probe *probe)
 		close_until(on, probe->kind);
 }
 
+static struct processor *processor(unsigned int cpu)
+{
+	if (cpu >= PROCESSORS_MAX)
+		fail("too many processors");
+	return &processors[cpu];
+}
+
+static bool is_had(uint64_t lock)
+{
+	const struct processor *on;
+	unsigned int i;
+
+	for (on = processors; on < processors + PROCESSORS_MAX; on++) {
+		if (on->taken == lock)
+			return true;
+		for (i = 0; i < on->held; i++)
+			if (on->holds[i].lock == lock)
+				return true;
+	}
+	return false;
+}
+
+/*
+ * By xadd, which waits for its turn, or by cmpxchg, which fails if somebody has it: who does is known once all locks of
+ * the mark's time are given up, long before anything is counted.
+ */
+static void take(unsigned int cpu, uint32_t access, uint64_t lock, void *is_cmpxchg)
+{
+	(void)access;
+	if (executed < end() && !(is_cmpxchg && is_had(lock)))
+		processor(cpu)->taken = lock;
+}
+
+static void release(unsigned int cpu, uint32_t access, uint64_t lock, void *data)
+{
+	struct processor *on = processor(cpu);
+	unsigned int at = on->held;
+
+	(void)data;
+	if (qemu_plugin_mem_size_shift(access) != 1)
+		return;
+	while (at && on->holds[at - 1].lock != lock)
+		at--;
+	if (!at)
+		return; /* taken by code that nobody named */
+	if (counting()) {
+		released = with_room(released, released_count, &released_room, sizeof(*released));
+		released[released_count++] = on->holds[at - 1];
+	}
+	on->holds[at - 1] = on->holds[--on->held];
+}
+
 static void execute(unsigned int cpu, void *data)
 {
 	struct block *block = data;
-	struct processor *on;
+	struct processor *on = processor(cpu);
+	unsigned int i;
 
-	if (cpu >= PROCESSORS_MAX)
-		fail("too many processors");
-	on = &processors[cpu];
+	if (on->taken && !block->locks) {
+		if (on->held == HOLDS_MAX)
+			fail("too many locks at once");
+		on->holds[on->held++] = (struct hold){ on->taken, block->address, 0 };
+		on->taken = 0;
+	}
+	for (i = 0; i < on->held; i++)
+		on->holds[i].instructions += block->instructions;
 	if (block->entered)
 		enter(on, block->entered);
 	executed += block->instructions;
@@ -203,7 +291,7 @@ static const struct probe *probe_at(uint64_t address)
 	unsigned int i;
 
 	for (i = 0; i < probe_count; i++)
-		if (probes[i].address == address)
+		if (probes[i].address == address && probes[i].what < LOCKS)
 			return &probes[i];
 	return NULL;
 }
@@ -224,9 +312,34 @@ static const struct probe *function_left(const struct qemu_plugin_insn *instruct
 		return NULL;
 	}
 	for (i = 0; i < probe_count; i++)
-		if (address >= probes[i].address && address < probes[i].end)
+		if (address >= probes[i].address && address < probes[i].end && probes[i].what < LOCKS)
 			return to >= probes[i].address && to < probes[i].end ? NULL : &probes[i];
 	return NULL;
+}
+
+static bool of_locks(uint64_t address)
+{
+	unsigned int i;
+
+	for (i = 0; i < probe_count; i++)
+		if (probes[i].what == LOCKS && address >= probes[i].address && address < probes[i].end)
+			return true;
+	return false;
+}
+
+static void watch_locks(const struct qemu_plugin_tb *translated)
+{
+	size_t i;
+
+	for (i = 0; i < qemu_plugin_tb_n_insns(translated); i++) {
+		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(translated, i);
+		const uint8_t *bytes = qemu_plugin_insn_data(instruction);
+		bool has_lock_prefix = bytes[0] == 0xf0, is_cmpxchg = has_lock_prefix && bytes[2] == 0xb1;
+
+		if (of_locks(qemu_plugin_insn_vaddr(instruction)))
+			qemu_plugin_register_vcpu_mem_cb(instruction, has_lock_prefix ? take : release, 0, WRITES,
+							 is_cmpxchg ? instruction : NULL);
+	}
 }
 
 static void translate(uint64_t plugin, struct qemu_plugin_tb *translated)
@@ -246,8 +359,9 @@ static void translate(uint64_t plugin, struct qemu_plugin_tb *translated)
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		fail("no memory");
-	*block = (struct block){ blocks, entered, left, address, instructions, { 0 } };
+	*block = (struct block){ blocks, entered, left, address, instructions, { 0 }, of_locks(address) };
 	blocks = block;
+	watch_locks(translated);
 	qemu_plugin_register_vcpu_tb_exec_cb(translated, execute, 0, block);
 }
 
@@ -264,6 +378,9 @@ static void finish(uint64_t plugin, void *data)
 	for (i = 0; i < closed_count; i++)
 		fprintf(out, "window %s %" PRIu64 "\n", kind_names[closed[i].window.kind],
 			closed[i].window.instructions);
+	for (i = 0; i < released_count; i++)
+		fprintf(out, "held %#" PRIx64 " %#" PRIx64 " %" PRIu64 "\n", released[i].lock, released[i].by,
+			released[i].instructions);
 	for (block = blocks; block; block = block->next)
 		for (kind = 0; kind < KINDS; kind++)
 			if (block->executed[kind])
@@ -296,14 +413,14 @@ static void read_probes(const char *path)
 		if (probe_count == PROBES_MAX)
 			fail("too many probes");
 		probe->what = index_of(what, what_names, WHATS);
-		if (probe->what != MARK) {
+		if (probe->what != MARK && probe->what < LOCKS) {
 			if (fscanf(file, "%15s", kind) != 1)
 				fail("a probe has no kind");
 			probe->kind = index_of(kind, kind_names, KINDS);
 		}
 		if (fscanf(file, "%" SCNx64, &probe->address) != 1)
 			fail("a probe has no address");
-		if ((probe->what == BEGIN || probe->what == CONTINUE) &&
+		if (probe->what != MARK && probe->what != END &&
 		    fscanf(file, "%" SCNx64, &probe->end) != 1)
 			fail("a probe has no end");
 	}

@@ -100,7 +100,10 @@ enum sy_discipline {
 	SY_DISCIPLINES
 };
 
-/* A host may change parameters, each of which is a word, at any time, and keep all of it in read-only memory if not. */
+/*
+ * A host may change parameters, each of which is a word, at any time, and keep all of it in read-only memory if not. Each
+ * is within the range of its description.
+ */
 struct sy_policy {
 	u64 discipline; /* enum sy_discipline */
 	u64 governors; /* bit 1 << enum sy_governor_kind for each one that works */

@@ -7,7 +7,10 @@
 #include "arrive.h"
 #include "calls.h"
 
-/* What has been put off, once each; what has to wait on comes a little later, lest it be tried without end. */
+/*
+ * What has been put off, once each, and the lock is given up after each; what has to wait on comes a little later, lest it be
+ * tried without end.
+ */
 static void cf_check later_timer(void *data)
 {
 	struct host_queue *q = data;
@@ -21,6 +24,8 @@ static void cf_check later_timer(void *data)
 
 		list_del_init(&v->in_put_off);
 		engine_settle_later(e, v->number, now);
+		leave(q);
+		now = enter(q);
 	}
 	if (q->unbalanced) {
 		q->unbalanced = false;

@@ -17,7 +17,8 @@ struct host_vcpu {
 	struct list_head in_queue; /* among the members */
 	struct list_head in_domain;
 	struct list_head in_put_off; /* of its queue; or alone */
-	struct rb_node in_waiting;
+	struct rb_node by_key;
+	struct list_head in_waiting;
 	struct timer timer;
 	struct engine_met met;
 	u32 number;
@@ -47,8 +48,8 @@ struct host_queue {
 	struct engine_queue engine;
 	struct host *host;
 	u64 now; /* of the last call, which none is before */
-	struct rb_root waiting;
-	struct rb_node *first; /* of those */
+	struct rb_root by_key; /* of those who wait, for the place of one more */
+	struct list_head waiting; /* the same, in that order */
 	struct list_head members; /* every vCPU that belongs here */
 	struct list_head put_off; /* those that the engine wants to look at once more */
 	struct timer later; /* for them and for a balance */
@@ -230,19 +231,16 @@ static u32 next_vcpu(u32 *place, struct host_vcpu *v)
 	return v->number;
 }
 
-static struct host_vcpu *waiting_vcpu(struct rb_node *node)
-{
-	return node ? rb_entry(node, struct host_vcpu, in_waiting) : NULL;
-}
-
 /*
  * One that stopped being runnable a moment ago is among them: who did that is about to say so by
  * steelyard_sleep(), unless it is runnable again by then.
  */
 HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
 {
-	return next_vcpu(place, waiting_vcpu(*place ? rb_next(&vcpu_of(e, *place - 1)->in_waiting) :
-						      host_of(e)->queue[queue].first));
+	struct list_head *all = &host_of(e)->queue[queue].waiting;
+	struct list_head *next = *place ? vcpu_of(e, *place - 1)->in_waiting.next : all->next;
+
+	return next_vcpu(place, next == all ? NULL : list_entry(next, struct host_vcpu, in_waiting));
 }
 
 HOST_FN u32 host_next_member(struct engine *e, u32 queue, u32 *place)
@@ -289,43 +287,44 @@ HOST_FN void host_account_first(struct engine *e, u32 place)
 HOST_FN void host_insert(struct engine *e, u32 queue, u32 vcpu)
 {
 	struct host_queue *q = &host_of(e)->queue[queue];
-	struct rb_node **link = &q->waiting.rb_node, *parent = NULL;
+	struct rb_node **link = &q->by_key.rb_node, *parent = NULL;
+	struct list_head *after = &q->waiting;
 	struct host_vcpu *v = vcpu_of(e, vcpu);
-	bool first = true;
 
 	while (*link) {
-		bool before = v->engine.key < waiting_vcpu(*link)->engine.key;
+		struct host_vcpu *other = rb_entry(*link, struct host_vcpu, by_key);
+		bool before = v->engine.key < other->engine.key;
 
 		parent = *link;
 		link = before ? &parent->rb_left : &parent->rb_right;
-		first &= before;
+		after = before ? other->in_waiting.prev : &other->in_waiting;
 	}
-	if (first)
-		q->first = &v->in_waiting;
 	NOTE(queue, noted(v), queue, NOTED_64(v->engine.key));
-	rb_link_node(&v->in_waiting, parent, link);
-	rb_insert_color(&v->in_waiting, &q->waiting);
+	rb_link_node(&v->by_key, parent, link);
+	rb_insert_color(&v->by_key, &q->by_key);
+	list_add(&v->in_waiting, after);
 }
 
 HOST_FN void host_remove(struct engine *e, u32 queue, u32 vcpu)
 {
-	struct host_queue *q = &host_of(e)->queue[queue];
-	struct rb_node *node = &vcpu_of(e, vcpu)->in_waiting;
+	struct host_vcpu *v = vcpu_of(e, vcpu);
 
-	if (q->first == node)
-		q->first = rb_next(node);
-	rb_erase(node, &q->waiting);
+	rb_erase(&v->by_key, &host_of(e)->queue[queue].by_key);
+	list_del(&v->in_waiting);
 }
 
 HOST_FN void host_sort(struct engine *e, u32 queue)
 {
-	struct rb_root *waiting = &host_of(e)->queue[queue].waiting, old = *waiting;
-	struct rb_node *first;
+	struct host_queue *q = &host_of(e)->queue[queue];
+	LIST_HEAD(old);
 
-	*waiting = RB_ROOT;
-	while ((first = rb_first(&old))) {
-		rb_erase(first, &old);
-		host_insert(e, queue, waiting_vcpu(first)->number);
+	list_splice_init(&q->waiting, &old);
+	q->by_key = RB_ROOT;
+	while (!list_empty(&old)) {
+		struct host_vcpu *v = list_first_entry(&old, struct host_vcpu, in_waiting);
+
+		list_del(&v->in_waiting);
+		host_insert(e, queue, v->number);
 	}
 }
 

@@ -89,7 +89,7 @@ static void dump_queue(struct host *h, u32 pcpu)
 {
 	struct host_queue *q = &h->queue[host_queue_at(&h->engine, pcpu)];
 	u32 current_vcpu;
-	struct rb_node *node;
+	const struct host_vcpu *v;
 
 	take(&q->lock);
 	current_vcpu = h->pcpu[pcpu].engine.current;
@@ -99,11 +99,8 @@ static void dump_queue(struct host *h, u32 pcpu)
 		printk("nobody\n");
 	else
 		printk("%pv\n", vcpu_of(&h->engine, current_vcpu)->unit->vcpu_list);
-	for (node = rb_first(&q->waiting); node; node = rb_next(node)) {
-		const struct host_vcpu *v = waiting_vcpu(node);
-
+	list_for_each_entry (v, &q->waiting, in_waiting)
 		printk("  %pv key %" PRIu64 " credit %" PRId64 "\n", v->unit->vcpu_list, v->engine.key, credit(v));
-	}
 	give(&q->lock);
 }
 

@@ -123,7 +123,8 @@ static void begin_queue(struct host *h, u32 first, u32 end, void (*later)(void *
 	struct host_queue *q = &h->queue[queue];
 
 	q->host = h;
-	q->waiting = RB_ROOT;
+	q->by_key = RB_ROOT;
+	INIT_LIST_HEAD(&q->waiting);
 	INIT_LIST_HEAD(&q->members);
 	INIT_LIST_HEAD(&q->put_off);
 	init_timer(&q->later, later, q, smp_processor_id());

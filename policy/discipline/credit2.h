@@ -189,16 +189,16 @@ static inline struct credit2_domain *credit2_domain(struct sy_domain *d)
 	return (struct credit2_domain *)d->state;
 }
 
-/* A time of the parameters, small enough for sums of signed values: 13 days. */
+/* A time of the parameters: of at most 10 s, so that sums of signed values do not overflow */
 static inline s64 credit2_ns(const struct sy_policy *p, enum credit2_parameter parameter)
 {
-	return (s64)sy_min(SY_PARAMETER(p, parameter), 1ULL << 50);
+	return (s64)SY_PARAMETER(p, parameter);
 }
 
-/* Unit of a reset, at least 1 */
+/* Unit of a reset, above 0 */
 static inline s64 credit2_unit_ns(const struct sy_policy *p)
 {
-	return sy_smax(credit2_ns(p, CREDIT2_CREDIT_NS), 1);
+	return credit2_ns(p, CREDIT2_CREDIT_NS);
 }
 
 /* Most credit that there is */

@@ -169,20 +169,22 @@ static void note_who_is_asked(void)
 /* settled: nobody is on the way to anything. */
 static u32 check_queue(struct host *h, const struct host_queue *q, bool settled)
 {
-	struct rb_node *node;
+	const struct rb_node *node = rb_first(&q->by_key);
+	const struct host_vcpu *v;
 	u64 last = 0;
 	u32 count = 0, pcpu;
 
-	for (node = rb_first(&q->waiting); node; node = rb_next(node), count++) {
-		const struct host_vcpu *v = waiting_vcpu(node);
-
+	list_for_each_entry (v, &q->waiting, in_waiting) {
+		ASSERT(node == &v->by_key);
+		node = rb_next(node);
+		count++;
 		ASSERT(v->engine.queued && h->queue + v->engine.queue == q && v->engine.key >= last);
 		last = v->engine.key;
 		for (pcpu = q->engine.first_pcpu; settled && pcpu < q->engine.end_pcpu; pcpu++)
 			ASSERT(!engine_is_idle(&h->engine, pcpu) || !asks_idle_first(q) ||
 			       !engine_may_use(&h->engine, v->number, pcpu) || is_put_off(v));
 	}
-	ASSERT(count == q->engine.state.queued && q->first == rb_first(&q->waiting));
+	ASSERT(!node && count == q->engine.state.queued);
 	return count;
 }
 

@@ -182,15 +182,9 @@ static void open_window(struct processor *on, const struct probe *probe)
 	on->open[on->depth++] = (struct window){ probe->kind, before };
 }
 
-/* Of what is counted, once the mark has come; else 0. */
-static uint64_t end(void)
-{
-	return begin == UINT64_MAX ? 0 : begin + count;
-}
-
 static bool counting(void)
 {
-	return executed >= begin && executed < end();
+	return executed >= begin && executed - begin < count;
 }
 
 static void enter(struct processor *on, const struct probe *probe)
@@ -212,30 +206,25 @@ static struct processor *processor(unsigned int cpu)
 	return &processors[cpu];
 }
 
-static bool is_had(uint64_t lock)
+static void take(unsigned int cpu, uint32_t access, uint64_t lock, void *data)
 {
-	const struct processor *on;
-	unsigned int i;
-
-	for (on = processors; on < processors + PROCESSORS_MAX; on++) {
-		if (on->taken == lock)
-			return true;
-		for (i = 0; i < on->held; i++)
-			if (on->holds[i].lock == lock)
-				return true;
-	}
-	return false;
+	(void)access, (void)data;
+	if (counting())
+		processor(cpu)->taken = lock;
 }
 
-/*
- * By xadd, which waits for its turn, or by cmpxchg, which fails if somebody has it: who does is known once all locks of
- * the mark's time are given up, long before anything is counted.
- */
-static void take(unsigned int cpu, uint32_t access, uint64_t lock, void *is_cmpxchg)
+/* Where the processor keeps this lock; an earlier try to take it had failed if it is there already. */
+static struct hold *place_of(struct processor *on, uint64_t lock)
 {
-	(void)access;
-	if (executed < end() && !(is_cmpxchg && is_had(lock)))
-		processor(cpu)->taken = lock;
+	unsigned int at = 0;
+
+	while (at < on->held && on->holds[at].lock != lock)
+		at++;
+	if (at == HOLDS_MAX)
+		fail("too many locks at once");
+	if (at == on->held)
+		on->held++;
+	return &on->holds[at];
 }
 
 static void release(unsigned int cpu, uint32_t access, uint64_t lock, void *data)
@@ -264,9 +253,7 @@ static void execute(unsigned int cpu, void *data)
 	unsigned int i;
 
 	if (on->taken && !block->locks) {
-		if (on->held == HOLDS_MAX)
-			fail("too many locks at once");
-		on->holds[on->held++] = (struct hold){ on->taken, block->address, 0 };
+		*place_of(on, on->taken) = (struct hold){ on->taken, block->address, 0 };
 		on->taken = 0;
 	}
 	for (i = 0; i < on->held; i++)
@@ -333,12 +320,10 @@ static void watch_locks(const struct qemu_plugin_tb *translated)
 
 	for (i = 0; i < qemu_plugin_tb_n_insns(translated); i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(translated, i);
-		const uint8_t *bytes = qemu_plugin_insn_data(instruction);
-		bool has_lock_prefix = bytes[0] == 0xf0, is_cmpxchg = has_lock_prefix && bytes[2] == 0xb1;
+		bool has_lock_prefix = *(const uint8_t *)qemu_plugin_insn_data(instruction) == 0xf0;
 
 		if (of_locks(qemu_plugin_insn_vaddr(instruction)))
-			qemu_plugin_register_vcpu_mem_cb(instruction, has_lock_prefix ? take : release, 0, WRITES,
-							 is_cmpxchg ? instruction : NULL);
+			qemu_plugin_register_vcpu_mem_cb(instruction, has_lock_prefix ? take : release, 0, WRITES, NULL);
 	}
 }
 

@@ -284,7 +284,8 @@ enum sy_verdict {
 	SY_SKIP, /* not this one; look at the next */
 	SY_TAKE, /* this one, and look no further */
 	SY_STOP, /* not this one, and look no further */
-	SY_PREFER /* this one rather than whom was preferred before; look at the next */
+	SY_PREFER, /* this one rather than whom was preferred before; look at the next */
+	SY_SKIP_MOVES /* as SY_SKIP, and from here on the same for whoever ran on another pCPU last and is not put first */
 };
 
 /*

@@ -553,9 +553,9 @@ SY_FN enum sy_verdict credit2_consider(const struct sy_policy *p, const struct s
 	lead_ns = credit2_credit_ns(p, q, candidate) - credit2_credit_ns(p, q, best);
 	if (!yields && (lead_ns <= 0 || credit2_safe_ns(p, c, now)))
 		return SY_STOP;
-	/* A yield does not lift the resistance. */
+	/* A yield does not lift the resistance; who comes after has no more credit. */
 	if (candidate->pcpu != c->id && lead_ns < credit2_ns(p, CREDIT2_RESIST_NS))
-		return SY_SKIP;
+		return SY_SKIP_MOVES;
 	return SY_TAKE;
 }
 

@@ -56,16 +56,18 @@ ENGINE_HOT u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 	struct engine_pcpu *c = host_pcpu(e, pcpu);
 	struct sy_queue *q = &host_queue(e, c->queue)->state;
 	u32 best = engine_incumbent(e, pcpu), first = SY_NONE, place = 0, vcpu;
+	bool none_moves = false;
 
 	while (q->queued && (vcpu = host_next_waiting(e, c->queue, &place)) != SY_NONE) {
+		struct sy_vcpu *v = &host_vcpu(e, vcpu)->state;
 		enum sy_verdict verdict;
 
-		if (vcpu == best || !engine_takeable(e, vcpu, pcpu))
+		if (vcpu == best || (none_moves && v->pcpu != pcpu && !v->first) || !engine_takeable(e, vcpu, pcpu))
 			continue;
 		if (first == SY_NONE)
 			first = vcpu;
-		verdict = sy_consider(host_policy(e), q, &c->state, engine_state_or_null(e, best),
-				      &host_vcpu(e, vcpu)->state, now);
+		verdict = sy_consider(host_policy(e), q, &c->state, engine_state_or_null(e, best), v, now);
+		none_moves |= verdict == SY_SKIP_MOVES;
 		if (verdict == SY_TAKE && !engine_turn_goes_on(e, pcpu, best, vcpu, now))
 			return vcpu;
 		if (verdict == SY_PREFER && !engine_turn_goes_on(e, pcpu, best, vcpu, now))

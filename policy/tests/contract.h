@@ -219,7 +219,8 @@ static u32 checked_charge(const struct sy_policy *p, struct sy_queue *q, struct 
 
 static enum sy_verdict checked_verdict(enum sy_verdict verdict, bool may_prefer)
 {
-	check(verdict == SY_SKIP || verdict == SY_TAKE || verdict == SY_STOP || (may_prefer && verdict == SY_PREFER),
+	check(verdict == SY_SKIP || verdict == SY_TAKE || verdict == SY_STOP ||
+		      (may_prefer && (verdict == SY_PREFER || verdict == SY_SKIP_MOVES)),
 	      "verdict %d", (int)verdict);
 	return verdict;
 }

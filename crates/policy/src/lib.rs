@@ -39,6 +39,7 @@ pub mod verdict {
     pub const TAKE: u32 = 1;
     pub const STOP: u32 = 2;
     pub const PREFER: u32 = 3;
+    pub const SKIP_MOVES: u32 = 4;
 }
 
 /// Whom a spinning vCPU would have summoned: `enum sy_gang`.

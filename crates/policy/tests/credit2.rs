@@ -308,9 +308,9 @@ fn who_is_chosen() {
         assert_eq!(bench.consider(&pcpu(0, S), Some(0), 1, later), verdict::TAKE);
         // From another pCPU 0.5 ms more are needed.
         bench.vcpus[1].pcpu = 1;
-        assert_eq!(bench.consider(&pcpu(0, S), Some(0), 1, later), verdict::SKIP);
+        assert_eq!(bench.consider(&pcpu(0, S), Some(0), 1, later), verdict::SKIP_MOVES);
         bench.charge(0, 500 * US - 2);
-        assert_eq!(bench.consider(&pcpu(0, S), Some(0), 1, later), verdict::SKIP);
+        assert_eq!(bench.consider(&pcpu(0, S), Some(0), 1, later), verdict::SKIP_MOVES);
         bench.charge(0, 1);
         assert_eq!(bench.consider(&pcpu(0, S), Some(0), 1, later), verdict::TAKE);
         // Within the rate limit of 4.20 the one that runs stays.
@@ -870,16 +870,22 @@ impl Host {
         }
         let here = &self.pcpus[number].pcpu;
         let current = best.map(|index| &self.tasks[index].vcpu);
+        // All are asked here, so that who would be passed over is asked as well.
+        let mut none_moves = false;
         let considered = |&(_, index): &(u64, usize)| {
             let candidate = &self.tasks[index].vcpu;
-            sy_consider(&self.p, &self.queue, here, current, candidate, self.now)
+            let answer = sy_consider(&self.p, &self.queue, here, current, candidate, self.now);
+            let moves = candidate.pcpu != here.id;
+            assert!(!(none_moves && moves && answer == verdict::TAKE), "one with more credit");
+            none_moves |= answer == verdict::SKIP_MOVES;
+            answer
         };
         let decided = self
             .waiting
             .iter()
             .map(considered)
             .enumerate()
-            .find(|&(_, answer)| answer != verdict::SKIP);
+            .find(|&(_, answer)| answer != verdict::SKIP_MOVES);
         let taken = match decided {
             Some((position, verdict::TAKE)) => Some(position),
             _ if best.is_none() && !self.waiting.is_empty() => Some(0),

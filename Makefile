@@ -151,7 +151,7 @@ lab-test: lab ## the tests inside the machines, and whether they conform to the 
 	@lab/test
 
 .PHONY: test-long
-test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them and conform under every policy, both kernels' verifiers, Xen 4.17, its toolstack, pause loops, Linux guests with benchmarks, the host's suspend, the packages, over a running scheduler too
+test-long: lab package-check ## what takes too long for every change: whether the machines give what experiments keep of them and conform under every policy, both kernels' verifiers, Xen 4.17, its toolstack, pause loops, Linux guests with benchmarks, the host's suspend, HVM guests, the packages, over a running scheduler and beside libvirt too
 	$(cargo) build --locked --release -p steelyard
 	xen/build 4.20 pause-filter
 	lab/measure --check
@@ -159,12 +159,14 @@ test-long: lab package-check ## what takes too long for every change: whether th
 	lab/conform --check
 	lab/linux/test Long
 	packaging/check-live
+	packaging/check-libvirt
 	xen/build 4.17
 	lab/xen/prepare 4.17
 	scripts/install xen-tools
 	xen/tools/build
 	lab/xen/prepare
 	lab/xen/test LongSeries LongToolstack LongPauses LongGuests LongSuspend LongChurn
+	STEELYARD_EMULATOR=$$(lab/emulator) lab/xen/test LongDeviceModel
 
 .PHONY: conform
 conform: lab ## how faithful the simulator is: the same scenarios in simulator, Xen and Linux, into the docs

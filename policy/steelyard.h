@@ -17,7 +17,8 @@
  *	1. sy_charge() for who ran; sy_block() if it has nothing more to do.
  *	2. best = who ran, if still runnable and not parked, else none. Walk the
  *	   queue from the lowest key, leaving out who may not run here, asking
- *	   sy_consider(), until TAKE or STOP; who is to be PREFERred is best then. If none
+ *	   sy_consider(), until TAKE or STOP; who is to be PREFERred is best then; after
+ *	   SKIP_MOVES who ran elsewhere and is not put first need not be asked. If none
  *	   was taken and best is none, the first one that may run here is taken.
  *	3. if sy_look_further(): walk other queues, nearest first, asking
  *	   sy_steal() per candidate, lowest key first, until TAKE; STOP ends the

@@ -217,10 +217,10 @@ static u32 checked_charge(const struct sy_policy *p, struct sy_queue *q, struct 
 	return requests;
 }
 
-static enum sy_verdict checked_verdict(enum sy_verdict verdict, bool may_prefer)
+static enum sy_verdict checked_verdict(enum sy_verdict verdict, bool of_own_queue)
 {
 	check(verdict == SY_SKIP || verdict == SY_TAKE || verdict == SY_STOP ||
-		      (may_prefer && (verdict == SY_PREFER || verdict == SY_SKIP_MOVES)),
+		      (of_own_queue && (verdict == SY_PREFER || verdict == SY_SKIP_MOVES)),
 	      "verdict %d", (int)verdict);
 	return verdict;
 }

@@ -8,8 +8,8 @@
 #include "calls.h"
 
 /*
- * What has been put off, once each, and the lock is given up after each; what has to wait on comes a little later, lest it be
- * tried without end.
+ * What has been put off, once each, and a balance; the lock is given up after each and between the parts of that. What has to
+ * wait on comes a little later, lest it be tried without end.
  */
 static void cf_check later_timer(void *data)
 {
@@ -29,7 +29,10 @@ static void cf_check later_timer(void *data)
 	}
 	if (q->unbalanced) {
 		q->unbalanced = false;
-		engine_balance(e, q - q->host->queue, now);
+		while (engine_balance_some(e, q - q->host->queue, now)) {
+			leave(q);
+			now = enter(q);
+		}
 	}
 	if (q->unbalanced || !list_empty(&q->put_off))
 		set_timer(&q->later, now + SOONEST_NS);

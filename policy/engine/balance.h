@@ -143,49 +143,101 @@ ENGINE_FN u32 engine_balanced_pcpus(struct engine *e, u32 balance)
 	return pcpus;
 }
 
-/*
- * The answer to SY_BALANCE. Moves the vCPU that is worth most, if any, between this queue and the
- * most or the least loaded one of the host, or of the pCPUs near to it where every pCPU has its own queue; to none where
- * something that is no vCPU runs on all pCPUs.
- */
-ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
+/* A balance looks at so many queues at a time. */
+#define ENGINE_BALANCE_QUEUES 8
+
+/* Which queues the balance that begins is to look at; none where a policy wants no balance. */
+ENGINE_FN void engine_balance_begin(struct engine *e, u32 queue, u64 now)
 {
 	struct engine_queue *q = host_queue(e, queue);
-	u64 most_load = engine_load(e, queue, now), least_load = most_load;
-	u32 from = host_zero(e), end = e->queues, most = queue, least = queue, other;
+	struct engine_balance *b = &q->balance;
 
-	if (!(sy_queue_requests(host_policy(e)) & SY_BALANCE))
-		return;
-	if (e->queues == e->pcpus) {
-		u32 pcpus = engine_balanced_pcpus(e, ++q->balances);
+	b->most_load = b->least_load = engine_load(e, queue, now);
+	b->most = b->least = queue;
+	b->next = host_zero(e);
+	b->end = sy_queue_requests(host_policy(e)) & SY_BALANCE ? e->queues : 0;
+	if (b->end == e->pcpus) {
+		u32 pcpus = engine_balanced_pcpus(e, ++b->number);
 
-		from = queue - queue % pcpus;
-		end = from + pcpus;
+		b->next = queue - queue % pcpus;
+		b->end = b->next + pcpus;
 	}
-	for (other = from; host_goes_on(e) && other < end; other++) {
+}
+
+/* Looks at some of them. */
+ENGINE_FN void engine_balance_look(struct engine *e, u32 queue, u64 now)
+{
+	struct engine_balance *b = &host_queue(e, queue)->balance;
+	u32 end = (u32)sy_min(b->end, b->next + ENGINE_BALANCE_QUEUES), other;
+
+	for (other = b->next; host_goes_on(e) && other < end; other++) {
 		/* One that is not to be had is left out, as in Xen's balance_load(). */
 		u64 load = engine_load_elsewhere(e, queue, other, now);
 
-		if ((load & ~ENGINE_NO_ROOM) > most_load && load != SY_FOREVER) {
-			most_load = (load & ~ENGINE_NO_ROOM) + host_zero(e);
-			most = other + host_zero(e);
+		if ((load & ~ENGINE_NO_ROOM) > b->most_load && load != SY_FOREVER) {
+			b->most_load = load & ~ENGINE_NO_ROOM;
+			b->most = other;
 		}
-		if (load < least_load) {
-			least_load = load + host_zero(e);
-			least = other + host_zero(e);
+		if (load < b->least_load) {
+			b->least_load = load;
+			b->least = other;
 		}
 	}
-	if (most != queue && engine_has_room(e, queue) && engine_reach(e, queue, most)) {
-		bool moved = engine_move_best(e, most, queue, now);
+	b->next = end;
+}
 
-		engine_let_go(e, queue, most);
-		if (moved)
-			return;
+/* Moves who is worth most to move, if anybody is and both are to be had; `own` is one of them. Whether it moves. */
+ENGINE_FN bool engine_balance_move(struct engine *e, u32 own, u32 from, u32 to, u64 now)
+{
+	u32 other = from == own ? to : from;
+	bool moved;
+
+	if (from == to || !engine_reach(e, own, other))
+		return false;
+	moved = engine_move_best(e, from, to, now);
+	engine_let_go(e, own, other);
+	return moved;
+}
+
+/*
+ * The answer to SY_BALANCE. Moves the vCPU that is worth most, if any, between this queue and the
+ * most or the least loaded one of the host, or of the pCPUs near to it where every pCPU has its own queue; to none where
+ * something that is no vCPU runs on all pCPUs. This does one part of it; whether more are to come. Between parts the
+ * host may give the queue's lock up.
+ */
+ENGINE_FN bool engine_balance_some(struct engine *e, u32 queue, u64 now)
+{
+	struct engine_balance *b = &host_queue(e, queue)->balance;
+	bool more = true;
+
+	switch (b->part) {
+	case ENGINE_BALANCE_BEGINS:
+		engine_balance_begin(e, queue, now);
+		b->part = ENGINE_BALANCE_LOOKS;
+		break;
+	case ENGINE_BALANCE_LOOKS:
+		engine_balance_look(e, queue, now);
+		if (b->next >= b->end)
+			b->part = ENGINE_BALANCE_BRINGS;
+		break;
+	case ENGINE_BALANCE_BRINGS:
+		more = !(engine_has_room(e, queue) && engine_balance_move(e, queue, b->most, queue, now));
+		b->part = more ? ENGINE_BALANCE_GIVES : ENGINE_BALANCE_BEGINS;
+		break;
+	default:
+		engine_balance_move(e, queue, queue, b->least, now);
+		b->part = ENGINE_BALANCE_BEGINS;
+		more = false;
+		break;
 	}
-	if (least != queue && engine_reach(e, queue, least)) {
-		engine_move_best(e, queue, least, now);
-		engine_let_go(e, queue, least);
-	}
+	return more;
+}
+
+/* All parts of one. */
+ENGINE_FN void engine_balance(struct engine *e, u32 queue, u64 now)
+{
+	while (engine_balance_some(e, queue, now) && host_goes_on(e))
+		;
 }
 
 /*

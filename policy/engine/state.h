@@ -40,12 +40,28 @@ struct engine_domain {
 	u64 summoned; /* of its vCPUs by a sibling that spins, so often */
 };
 
+enum engine_balance_part {
+	ENGINE_BALANCE_BEGINS,
+	ENGINE_BALANCE_LOOKS,
+	ENGINE_BALANCE_BRINGS,
+	ENGINE_BALANCE_GIVES
+};
+
+/* How far a balance of a queue has come; zero before its first. */
+struct engine_balance {
+	u64 most_load, least_load; /* found so far */
+	u32 most, least; /* queues that have them */
+	u32 next, end; /* queues that are still to be looked at */
+	u32 part; /* enum engine_balance_part, the next one */
+	u32 number; /* of the balance, from 1 on */
+};
+
 /* It serves the pCPUs from first_pcpu on and before end_pcpu that are there, state.pcpus of them. */
 struct engine_queue {
 	struct sy_queue state;
+	struct engine_balance balance; /* which goes on, if one does */
 	u32 first_pcpu;
 	u32 end_pcpu;
-	u32 balances; /* so far */
 	u32 occupied; /* of its pCPUs, so many */
 };
 

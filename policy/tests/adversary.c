@@ -504,8 +504,11 @@ static void whatever_is_due(void)
 	}
 	for (i = 0; i < engine.queues; i++) {
 		if (unbalanced[i] && below(2)) {
+			bool more;
+
 			unbalanced[i] = false;
-			TELL(i, engine_balance(&engine, i, now));
+			TELL(i, more = engine_balance_some(&engine, i, now));
+			unbalanced[i] |= more;
 		}
 	}
 }

@@ -497,7 +497,8 @@ static void pass(void)
 	if (unbalanced[queue]) {
 		unbalanced[queue] = false;
 		host_lock_queue(&engine, queue);
-		engine_balance(&engine, queue, now());
+		if (engine_balance_some(&engine, queue, now()))
+			unbalanced[queue] = true;
 		host_unlock_queue(&engine, queue);
 	}
 	if (pthread_mutex_trylock(&host_lock))

@@ -150,12 +150,23 @@ static __always_inline void pass_domain(u32 domain)
 
 CALLBACK(domain_timer, pass_domain(*key))
 
-__weak __noinline int balance(u32 queue)
+/* One part of it; whether there are more. */
+__weak __noinline bool balance_goes_on(u32 queue)
 {
+	bool more;
+
 	host_lock_queue(&engine, queue);
-	engine_balance(&engine, queue, time_of(queue));
+	more = engine_balance_some(&engine, queue, time_of(queue));
 	unlock_queue(queue);
-	return 0;
+	return more;
+}
+
+static __always_inline void balance(u32 queue)
+{
+	bool more = true;
+
+	while (more && can_loop)
+		more = SAFELY(balance_goes_on(queue));
 }
 
 __weak __noinline int settle_one(u32 vcpu)
@@ -265,7 +276,7 @@ static int later_due(void *map, u32 *key, struct timer *timer)
 	u32 i;
 
 	__sync_lock_test_and_set(&later, LATER_UNSET);
-	SERVE(unbalanced_queues, engine.queues, SAFELY(balance(i)));
+	SERVE(unbalanced_queues, engine.queues, balance(i));
 	SERVE(unsettled_vcpus, vcpus_used, SAFELY(settle_one(i)));
 	/* Who is called before its time sets its timer again. */
 	SERVE(untimed_vcpus, vcpus_used, SAFELY(vcpu_time(i)));

@@ -63,9 +63,9 @@ const GROUP_WORDS: usize = 20;
 pub(crate) struct Queue {
     pub state: ffi::Queue,
     groups: [[u64; GROUP_WORDS]; GROUPS],
+    balance: [u64; 5],
     pub first_pcpu: PcpuNumber,
     pub end_pcpu: PcpuNumber,
-    balances: u32,
     occupied: u32,
     pub waiting: *const Waiting<VcpuNumber>,
     pub members: *const VcpuNumber,
@@ -79,9 +79,9 @@ impl Queue {
         Queue {
             state: ffi::Queue::default(),
             groups: [[0; GROUP_WORDS]; GROUPS],
+            balance: [0; 5],
             first_pcpu: pcpus.start,
             end_pcpu: pcpus.end,
-            balances: 0,
             occupied: 0,
             waiting: null(),
             members: null(),
@@ -259,8 +259,8 @@ twin!(FACTS, WaitingVcpu, "waiting": key, who = "vcpu");
 twin!(FACTS, Vcpu, "engine_vcpu": state, key, since_ns, parked_ns, status, domain, queue, ran_on, move_to, queued, parked,
     requeue, woken, saving, unplaced);
 twin!(FACTS, Domain, "simulated_domain": state = "engine.state", resets = "engine.resets", summoned = "engine.summoned", first_vcpu, end_vcpu);
-twin!(FACTS, Queue, "simulated_queue": state = "engine.state", first_pcpu = "engine.first_pcpu",
-    end_pcpu = "engine.end_pcpu", balances = "engine.balances", occupied = "engine.occupied", waiting, members, waiting_count, members_count);
+twin!(FACTS, Queue, "simulated_queue": state = "engine.state", balance = "engine.balance", first_pcpu = "engine.first_pcpu",
+    end_pcpu = "engine.end_pcpu", occupied = "engine.occupied", waiting, members, waiting_count, members_count);
 twin!(FACTS, Pcpu, "simulated_pcpu": state = "engine.state", charged_ns = "engine.charged_ns",
     tick_ns = "engine.tick_ns", turn_end_ns = "engine.turn_end_ns", turn_left_ns = "engine.turn_left_ns",
     current = "engine.current", queue = "engine.queue", paused = "engine.paused", vcpus = "engine.vcpus",

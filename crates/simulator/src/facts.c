@@ -41,9 +41,9 @@ void facts(void)
 
 	SIZE(simulated_queue);
 	FIELD(simulated_queue, engine.state);
+	FIELD(simulated_queue, engine.balance);
 	FIELD(simulated_queue, engine.first_pcpu);
 	FIELD(simulated_queue, engine.end_pcpu);
-	FIELD(simulated_queue, engine.balances);
 	FIELD(simulated_queue, engine.occupied);
 	FIELD(simulated_queue, waiting);
 	FIELD(simulated_queue, members);

@@ -17,7 +17,8 @@
  * KIND is choice, wake, timer or interrupt. A window inside another is not part of it. A choice ends
  * all others: the processor may leave for another thread. `out` has a line for each window, how
  * many instructions of each block of code were executed in windows, by kind, and a line for each time that a lock
- * was held: its address, that of the code that had it first, and the instructions until it was given up.
+ * was held: its address, that of the code that had it first, and the instructions until it was given up. After a long one
+ * follow the blocks that were executed meanwhile.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -57,6 +58,8 @@ EXPORTED int qemu_plugin_version = 1;
 #define PROBES_MAX 64
 #define WINDOWS_MAX 8 /* inside each other */
 #define HOLDS_MAX 16 /* locks that a processor has at once */
+#define HOLD_LONG 3000 /* instructions */
+#define TRACED 16384 /* blocks that a processor executed last */
 #define PROCESSORS_MAX 64
 #define KERNEL_FIRST 0xffff800000000000UL /* no window opens below */
 
@@ -107,8 +110,11 @@ static struct processor {
 	unsigned int depth;
 	struct hold {
 		uint64_t lock, by, instructions;
+		uint64_t first; /* number of the block that it begins with */
 	} holds[HOLDS_MAX];
 	unsigned int held;
+	const struct block *trace[TRACED];
+	uint64_t traced;
 	uint64_t taken; /* a lock, in code that is not left yet */
 } processors[PROCESSORS_MAX];
 
@@ -118,8 +124,6 @@ struct closed {
 };
 static struct closed *closed;
 static size_t closed_count, closed_room;
-static struct hold *released;
-static size_t released_count, released_room;
 static uint64_t executed, begin = UINT64_MAX, skip, count;
 static FILE *out;
 
@@ -227,6 +231,18 @@ static struct hold *place_of(struct processor *on, uint64_t lock)
 	return &on->holds[at];
 }
 
+static void write_held(const struct processor *on, const struct hold *hold)
+{
+	uint64_t i;
+
+	fprintf(out, "held %#" PRIx64 " %#" PRIx64 " %" PRIu64 "\n", hold->lock, hold->by, hold->instructions);
+	if (hold->instructions < HOLD_LONG || on->traced - hold->first > TRACED)
+		return;
+	for (i = hold->first; i < on->traced; i++)
+		fprintf(out, "ran %#" PRIx64 " %" PRIu64 "\n", on->trace[i % TRACED]->address,
+			on->trace[i % TRACED]->instructions);
+}
+
 static void release(unsigned int cpu, uint32_t access, uint64_t lock, void *data)
 {
 	struct processor *on = processor(cpu);
@@ -239,10 +255,8 @@ static void release(unsigned int cpu, uint32_t access, uint64_t lock, void *data
 		at--;
 	if (!at)
 		return; /* taken by code that nobody named */
-	if (counting()) {
-		released = with_room(released, released_count, &released_room, sizeof(*released));
-		released[released_count++] = on->holds[at - 1];
-	}
+	if (counting())
+		write_held(on, &on->holds[at - 1]);
 	on->holds[at - 1] = on->holds[--on->held];
 }
 
@@ -253,9 +267,11 @@ static void execute(unsigned int cpu, void *data)
 	unsigned int i;
 
 	if (on->taken && !block->locks) {
-		*place_of(on, on->taken) = (struct hold){ on->taken, block->address, 0 };
+		*place_of(on, on->taken) = (struct hold){ on->taken, block->address, 0, on->traced };
 		on->taken = 0;
 	}
+	if (on->held)
+		on->trace[on->traced++ % TRACED] = block;
 	for (i = 0; i < on->held; i++)
 		on->holds[i].instructions += block->instructions;
 	if (block->entered)
@@ -363,9 +379,6 @@ static void finish(uint64_t plugin, void *data)
 	for (i = 0; i < closed_count; i++)
 		fprintf(out, "window %s %" PRIu64 "\n", kind_names[closed[i].window.kind],
 			closed[i].window.instructions);
-	for (i = 0; i < released_count; i++)
-		fprintf(out, "held %#" PRIx64 " %#" PRIx64 " %" PRIu64 "\n", released[i].lock, released[i].by,
-			released[i].instructions);
 	for (block = blocks; block; block = block->next)
 		for (kind = 0; kind < KINDS; kind++)
 			if (block->executed[kind])

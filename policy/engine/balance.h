@@ -90,6 +90,8 @@ ENGINE_CALL u32 engine_best_to_move(ENGINE, u32 from, u32 to, u64 now)
 			continue;
 		gain = sy_balance_gain(host_policy(e), &host_queue(e, from)->state, &host_queue(e, to)->state,
 				       engine_domain_of(e, v), &v->state, now);
+		if (gain <= 0)
+			continue;
 		leaves = !engine_prefers_queue(e, vcpu, to) && engine_prefers_queue(e, vcpu, from);
 		if (gain <= (leaves ? greatest_leaving : greatest) || engine_usable(e, vcpu, to) == SY_NONE)
 			continue;

@@ -59,7 +59,7 @@ EXPORTED int qemu_plugin_version = 1;
 #define WINDOWS_MAX 8 /* inside each other */
 #define HOLDS_MAX 16 /* locks that a processor has at once */
 #define HOLD_LONG 3000 /* instructions */
-#define TRACED 16384 /* blocks that a processor executed last */
+#define TRACED 262144 /* blocks that a processor executed last */
 #define PROCESSORS_MAX 64
 #define KERNEL_FIRST 0xffff800000000000UL /* no window opens below */
 

@@ -71,6 +71,17 @@ ENGINE_FN bool engine_prefers_queue(struct engine *e, u32 vcpu, u32 queue)
 	return pcpu < q->end_pcpu;
 }
 
+/* What it is worth that this vCPU moves; nothing where it is on the move already. */
+ENGINE_FN s64 engine_gain(struct engine *e, u32 vcpu, u32 from, u32 to, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+
+	if (v->move_to != SY_NONE || v->saving)
+		return 0;
+	return sy_balance_gain(host_policy(e), &host_queue(e, from)->state, &host_queue(e, to)->state,
+			       engine_domain_of(e, v), &v->state, now);
+}
+
 /*
  * Who is worth most to move, or SY_NONE. Who would leave a queue that it prefers for one that it
  * does not goes if nobody else would and somebody waits there: balance and preference would send it
@@ -82,14 +93,9 @@ ENGINE_CALL u32 engine_best_to_move(ENGINE, u32 from, u32 to, u64 now)
 	s64 greatest = 0, greatest_leaving = 0;
 
 	while ((vcpu = host_next_member(e, from, &place)) != SY_NONE) {
-		struct engine_vcpu *v = host_vcpu(e, vcpu);
+		s64 gain = engine_gain(e, vcpu, from, to, now);
 		bool leaves;
-		s64 gain;
 
-		if (v->move_to != SY_NONE || v->saving)
-			continue;
-		gain = sy_balance_gain(host_policy(e), &host_queue(e, from)->state, &host_queue(e, to)->state,
-				       engine_domain_of(e, v), &v->state, now);
 		if (gain <= 0)
 			continue;
 		leaves = !engine_prefers_queue(e, vcpu, to) && engine_prefers_queue(e, vcpu, from);
@@ -104,26 +110,6 @@ ENGINE_CALL u32 engine_best_to_move(ENGINE, u32 from, u32 to, u64 now)
 		}
 	}
 	return best == SY_NONE && host_queue(e, from)->state.queued ? best_leaving : best;
-}
-
-/* Moves that one, if there is one; both are held. */
-ENGINE_CALL bool engine_move_best(ENGINE, u32 from, u32 to, u64 now)
-{
-	u32 best = engine_best_to_move(e, from, to, now), pcpu;
-	struct engine_vcpu *v;
-
-	if (best == SY_NONE)
-		return false;
-	v = host_vcpu(e, best);
-	pcpu = engine_usable(e, best, to);
-	host_notes(e, ENGINE_MOVED, pcpu, best, from);
-	if (v->status == ENGINE_RUNNING) {
-		v->move_to = pcpu;
-		engine_interrupt(e, v->ran_on);
-	} else {
-		engine_move(e, best, pcpu, now);
-	}
-	return true;
 }
 
 /*
@@ -188,17 +174,54 @@ ENGINE_FN void engine_balance_look(struct engine *e, u32 queue, u64 now)
 	b->next = end;
 }
 
-/* Moves who is worth most to move, if anybody is and both are to be had; `own` is one of them. Whether it moves. */
-ENGINE_FN bool engine_balance_move(struct engine *e, u32 own, u32 from, u32 to, u64 now)
+/* Who is worth most to move, or SY_NONE; one of the queues is the own one, and the other may not be to be had. */
+ENGINE_FN u32 engine_balance_seek(struct engine *e, u32 own, u32 from, u32 to, u64 now)
 {
-	u32 other = from == own ? to : from;
-	bool moved;
+	u32 other = from == own ? to : from, vcpu;
 
 	if (from == to || !engine_reach(e, own, other))
-		return false;
-	moved = engine_move_best(e, from, to, now);
+		return SY_NONE;
+	vcpu = engine_best_to_move(e, from, to, now);
 	engine_let_go(e, own, other);
-	return moved;
+	return vcpu;
+}
+
+/* Moves that one if it is still worth it; both are held. Whether it goes. */
+ENGINE_CALL bool engine_balance_vcpu(ENGINE, u32 vcpu, u32 to, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 from = v->queue, pcpu;
+
+	if (engine_gain(e, vcpu, from, to, now) <= 0)
+		return false;
+	pcpu = engine_usable(e, vcpu, to);
+	if (pcpu == SY_NONE)
+		return false;
+	host_notes(e, ENGINE_MOVED, pcpu, vcpu, from);
+	if (v->status == ENGINE_RUNNING) {
+		v->move_to = pcpu;
+		engine_interrupt(e, v->ran_on);
+	} else {
+		engine_move(e, vcpu, pcpu, now);
+	}
+	return true;
+}
+
+/* The same in a later part than it was sought in, by when it may have left or ended. */
+ENGINE_FN bool engine_balance_move(struct engine *e, u32 own, u32 from, u32 to, u64 now)
+{
+	u32 vcpu = host_queue(e, own)->balance.vcpu, queue = host_try_queue_of(e, own, vcpu);
+	bool moves;
+
+	if (queue == SY_NONE)
+		return false;
+	moves = queue == from && engine_reach(e, own, to);
+	if (moves) {
+		moves = engine_balance_vcpu(e, vcpu, to, now);
+		engine_let_go(e, own, to);
+	}
+	engine_let_go(e, own, queue);
+	return moves;
 }
 
 /*
@@ -220,16 +243,25 @@ ENGINE_FN bool engine_balance_some(struct engine *e, u32 queue, u64 now)
 	case ENGINE_BALANCE_LOOKS:
 		engine_balance_look(e, queue, now);
 		if (b->next >= b->end)
-			b->part = ENGINE_BALANCE_BRINGS;
+			b->part = engine_has_room(e, queue) ? ENGINE_BALANCE_SEEKS_THERE : ENGINE_BALANCE_SEEKS_HERE;
+		break;
+	case ENGINE_BALANCE_SEEKS_THERE:
+		b->vcpu = engine_balance_seek(e, queue, b->most, queue, now);
+		b->part = b->vcpu == SY_NONE ? ENGINE_BALANCE_SEEKS_HERE : ENGINE_BALANCE_BRINGS;
 		break;
 	case ENGINE_BALANCE_BRINGS:
-		more = !(engine_has_room(e, queue) && engine_balance_move(e, queue, b->most, queue, now));
+		more = !engine_balance_move(e, queue, b->most, queue, now);
+		b->part = more ? ENGINE_BALANCE_SEEKS_HERE : ENGINE_BALANCE_BEGINS;
+		break;
+	case ENGINE_BALANCE_SEEKS_HERE:
+		b->vcpu = engine_balance_seek(e, queue, queue, b->least, now);
+		more = b->vcpu != SY_NONE;
 		b->part = more ? ENGINE_BALANCE_GIVES : ENGINE_BALANCE_BEGINS;
 		break;
 	default:
 		engine_balance_move(e, queue, queue, b->least, now);
-		b->part = ENGINE_BALANCE_BEGINS;
 		more = false;
+		b->part = ENGINE_BALANCE_BEGINS;
 		break;
 	}
 	return more;

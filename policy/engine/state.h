@@ -42,8 +42,10 @@ struct engine_domain {
 
 enum engine_balance_part {
 	ENGINE_BALANCE_BEGINS,
-	ENGINE_BALANCE_LOOKS,
+	ENGINE_BALANCE_LOOKS, /* at the loads of other queues */
+	ENGINE_BALANCE_SEEKS_THERE, /* whom to bring from the one that has most */
 	ENGINE_BALANCE_BRINGS,
+	ENGINE_BALANCE_SEEKS_HERE, /* whom to give to the one that has least */
 	ENGINE_BALANCE_GIVES
 };
 
@@ -52,6 +54,7 @@ struct engine_balance {
 	u64 most_load, least_load; /* found so far */
 	u32 most, least; /* queues that have them */
 	u32 next, end; /* queues that are still to be looked at */
+	u32 vcpu; /* that it has sought out */
 	u32 part; /* enum engine_balance_part, the next one */
 	u32 number; /* of the balance, from 1 on */
 };

@@ -63,7 +63,7 @@ const GROUP_WORDS: usize = 20;
 pub(crate) struct Queue {
     pub state: ffi::Queue,
     groups: [[u64; GROUP_WORDS]; GROUPS],
-    balance: [u64; 5],
+    balance: [u64; 6],
     pub first_pcpu: PcpuNumber,
     pub end_pcpu: PcpuNumber,
     occupied: u32,
@@ -79,7 +79,7 @@ impl Queue {
         Queue {
             state: ffi::Queue::default(),
             groups: [[0; GROUP_WORDS]; GROUPS],
-            balance: [0; 5],
+            balance: [0; 6],
             first_pcpu: pcpus.start,
             end_pcpu: pcpus.end,
             occupied: 0,

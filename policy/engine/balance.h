@@ -186,7 +186,7 @@ ENGINE_FN u32 engine_balance_seek(struct engine *e, u32 own, u32 from, u32 to, u
 	return vcpu;
 }
 
-/* Moves that one if it is still worth it; both are held. Whether it goes. */
+/* Moves that one if it is still worth it; both are held. Whether it goes; whom it interrupts then is open. */
 ENGINE_CALL bool engine_balance_vcpu(ENGINE, u32 vcpu, u32 to, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
@@ -201,8 +201,14 @@ ENGINE_CALL bool engine_balance_vcpu(ENGINE, u32 vcpu, u32 to, u64 now)
 	if (v->status == ENGINE_RUNNING) {
 		v->move_to = pcpu;
 		engine_interrupt(e, v->ran_on);
-	} else {
-		engine_move(e, vcpu, pcpu, now);
+		return true;
+	}
+	if (v->queued)
+		engine_dequeue(e, vcpu);
+	engine_assign(e, vcpu, pcpu, now);
+	if (v->status == ENGINE_WAITING && !v->parked) {
+		engine_enqueue(e, vcpu, now);
+		engine_put_off(e, vcpu);
 	}
 	return true;
 }
@@ -222,6 +228,17 @@ ENGINE_FN bool engine_balance_move(struct engine *e, u32 own, u32 from, u32 to, 
 	}
 	engine_let_go(e, own, queue);
 	return moves;
+}
+
+/* And places it where it has come to; a host to which that is not to be had now has been asked to do it later. */
+ENGINE_FN void engine_balance_place(struct engine *e, u32 own, u64 now)
+{
+	u32 vcpu = host_queue(e, own)->balance.vcpu, queue = host_try_queue_of(e, own, vcpu);
+
+	if (queue == SY_NONE)
+		return;
+	engine_settle_later(e, vcpu, now);
+	engine_let_go(e, own, queue);
 }
 
 /*
@@ -250,16 +267,20 @@ ENGINE_FN bool engine_balance_some(struct engine *e, u32 queue, u64 now)
 		b->part = b->vcpu == SY_NONE ? ENGINE_BALANCE_SEEKS_HERE : ENGINE_BALANCE_BRINGS;
 		break;
 	case ENGINE_BALANCE_BRINGS:
-		more = !engine_balance_move(e, queue, b->most, queue, now);
-		b->part = more ? ENGINE_BALANCE_SEEKS_HERE : ENGINE_BALANCE_BEGINS;
+		b->part = engine_balance_move(e, queue, b->most, queue, now) ? ENGINE_BALANCE_PLACES :
+									       ENGINE_BALANCE_SEEKS_HERE;
 		break;
 	case ENGINE_BALANCE_SEEKS_HERE:
 		b->vcpu = engine_balance_seek(e, queue, queue, b->least, now);
 		more = b->vcpu != SY_NONE;
 		b->part = more ? ENGINE_BALANCE_GIVES : ENGINE_BALANCE_BEGINS;
 		break;
+	case ENGINE_BALANCE_GIVES:
+		more = engine_balance_move(e, queue, queue, b->least, now);
+		b->part = more ? ENGINE_BALANCE_PLACES : ENGINE_BALANCE_BEGINS;
+		break;
 	default:
-		engine_balance_move(e, queue, queue, b->least, now);
+		engine_balance_place(e, queue, now);
 		more = false;
 		b->part = ENGINE_BALANCE_BEGINS;
 		break;

@@ -46,7 +46,8 @@ enum engine_balance_part {
 	ENGINE_BALANCE_SEEKS_THERE, /* whom to bring from the one that has most */
 	ENGINE_BALANCE_BRINGS,
 	ENGINE_BALANCE_SEEKS_HERE, /* whom to give to the one that has least */
-	ENGINE_BALANCE_GIVES
+	ENGINE_BALANCE_GIVES,
+	ENGINE_BALANCE_PLACES /* whom it has moved */
 };
 
 /* How far a balance of a queue has come; zero before its first. */

@@ -200,7 +200,7 @@ static inline u64 sy_base_slice_ns(const struct sy_policy *p, u64 pcpus)
 {
 	switch (SY_DISCIPLINE(p)) {
 	case SY_CREDIT:
-		return credit_slice_parameter(p);
+		return SY_PARAMETER(p, CREDIT_SLICE_NS);
 	case SY_CREDIT2:
 		return SY_PARAMETER(p, CREDIT2_RUN_MAX_NS);
 	case SY_FAIR:

@@ -118,7 +118,7 @@ SY_FN u64 sy_cap_period_ns(const struct sy_policy *p)
 {
 	switch (SY_DISCIPLINE(p)) {
 	case SY_SEDF:
-		return sedf_weight_period_ns(p);
+		return SY_PARAMETER(p, SEDF_WEIGHT_PERIOD_NS);
 	case SY_CREDIT:
 		return credit_account_ns(p);
 	case SY_CREDIT2:

@@ -262,16 +262,6 @@ static inline u64 credit_divide_up(u64 value, u64 divisor)
 	return divisor ? (value + divisor - 1) / divisor : 0;
 }
 
-static inline u64 credit_slice_parameter(const struct sy_policy *p)
-{
-	return sy_clamp(SY_PARAMETER(p, CREDIT_SLICE_NS), SY_MS, SY_S);
-}
-
-static inline u64 credit_per_ms(const struct sy_policy *p)
-{
-	return sy_clamp(SY_PARAMETER(p, CREDIT_CREDITS_PER_MS), 1, 1000);
-}
-
 /* The sum of credits, for which who levels wants every change; a tick counts who runs among the active ones. */
 SY_FN bool credit_writes_domain(const struct sy_policy *p, enum sy_domain_call call)
 {
@@ -281,12 +271,12 @@ SY_FN bool credit_writes_domain(const struct sy_policy *p, enum sy_domain_call c
 
 SY_FN u64 credit_tick_ns(const struct sy_policy *p)
 {
-	return credit_slice_parameter(p) / sy_clamp(SY_PARAMETER(p, CREDIT_TICKS_PER_SLICE), 1, 1000);
+	return SY_PARAMETER(p, CREDIT_SLICE_NS) / SY_PARAMETER(p, CREDIT_TICKS_PER_SLICE);
 }
 
 SY_FN u64 credit_account_ns(const struct sy_policy *p)
 {
-	return credit_slice_parameter(p);
+	return SY_PARAMETER(p, CREDIT_SLICE_NS);
 }
 
 /* Time between a vCPU's own accountings; 0: it has those of the host. */
@@ -300,7 +290,7 @@ static inline u64 credit_own_account_ns(const struct sy_policy *p, const struct 
 /* What a pCPU is worth per accounting; a vCPU saves no more, and owes no more after one. */
 static inline u64 credit_per_accounting(const struct sy_policy *p)
 {
-	return credit_per_ms(p) * credit_account_ns(p) / SY_MS;
+	return SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) * credit_account_ns(p) / SY_MS;
 }
 
 SY_FN void credit_vcpu_init(const struct sy_policy *p, struct sy_domain *d, struct sy_vcpu *v,
@@ -401,7 +391,7 @@ SY_FN u32 credit_charge(const struct sy_policy *p, struct sy_queue *q, struct sy
 
 	cv->charged_ns = now;
 	if (SY_CHOICE(p, CREDIT_DEBIT) == CREDIT_DEBIT_EXACT) {
-		u64 owed = sy_min(credit_spend_boost(p, v, ran_ns), 1ULL << 50) * credit_per_ms(p) +
+		u64 owed = sy_min(credit_spend_boost(p, v, ran_ns), 1ULL << 50) * SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) +
 			   cv->residual;
 
 		cv->residual = owed % SY_MS;
@@ -446,7 +436,7 @@ SY_FN u64 credit_key(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 	credit_vcpu(v)->running = 0;
 	if (SY_CHOICE(p, CREDIT_SHORT_SLICE) == CREDIT_SHORT_SLICE_BEHIND)
 		return priority;
-	return 2 * priority - (priority == CREDIT_UNDER && slice_ns && slice_ns < credit_slice_parameter(p));
+	return 2 * priority - (priority == CREDIT_UNDER && slice_ns && slice_ns < SY_PARAMETER(p, CREDIT_SLICE_NS));
 }
 
 SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const struct sy_pcpu *c,
@@ -459,7 +449,7 @@ SY_FN s64 credit_lead(const struct sy_policy *p, const struct sy_queue *q, const
 static inline u64 credit_protected_ns(const struct sy_policy *p, const struct sy_pcpu *c,
 				      const struct credit_vcpu *running, u64 now)
 {
-	u64 limit_ns = sy_min(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), credit_slice_parameter(p));
+	u64 limit_ns = sy_min(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), SY_PARAMETER(p, CREDIT_SLICE_NS));
 	u64 ran_ns = now > c->started_ns ? now - c->started_ns : 0;
 
 	/* Before 4.2 nobody is. */
@@ -506,7 +496,7 @@ SY_FN bool credit_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 		if (chosen->running && credit_protected_ns(p, c, chosen, now))
 			return false;
 	}
-	cc->steal_ns = now + sy_min(SY_PARAMETER(p, CREDIT_STEAL_INTERVAL_NS), SY_S);
+	cc->steal_ns = now + SY_PARAMETER(p, CREDIT_STEAL_INTERVAL_NS);
 	return true;
 }
 
@@ -547,7 +537,7 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 {
 	const struct credit_vcpu *cv = credit_vcpu_const(v);
 	u64 asked_ns = SY_LOAD(d->slice_ns);
-	u64 slice_ns = asked_ns ? sy_min(asked_ns, SY_FOREVER) : credit_slice_parameter(p);
+	u64 slice_ns = asked_ns ? sy_min(asked_ns, SY_FOREVER) : SY_PARAMETER(p, CREDIT_SLICE_NS);
 	u32 priority = credit_priority(p, v);
 
 	if (priority == CREDIT_BOOST && SY_PARAMETER(p, CREDIT_BOOST_SLICE_NS))
@@ -561,7 +551,7 @@ SY_FN u64 credit_slice(const struct sy_policy *p, const struct sy_queue *q, cons
 			return SY_CHOICE(p, CREDIT_RATELIMIT_SLICE) == CREDIT_RATELIMIT_SLICE_REST ?
 				       protected_ns :
 				       sy_clamp(SY_PARAMETER(p, CREDIT_RATELIMIT_NS), 1,
-						credit_slice_parameter(p));
+						SY_PARAMETER(p, CREDIT_SLICE_NS));
 	}
 	return slice_ns;
 }
@@ -622,7 +612,7 @@ SY_FN u32 credit_tick(const struct sy_policy *p, struct sy_accounting *a, struct
 		if (d->tick_ns)
 			tick_ns = sy_min(tick_ns, d->tick_ns);
 		tick_ns = credit_spend_boost(p, v, tick_ns);
-		credit_pay(p, d, v, credit_per_ms(p) * tick_ns / SY_MS);
+		credit_pay(p, d, v, SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) * tick_ns / SY_MS);
 	}
 	credit_set_weight(p, ca, cd, credit_weight(d), cd->active_vcpus + (cv->active ? 0 : 1));
 	if (cv->active)
@@ -711,7 +701,7 @@ SY_FN u32 credit_account_domain(const struct sy_policy *p, struct sy_accounting 
 	}
 	fair = credit_divide_up(ca->credit_total * weight, ca->weight_total);
 	if (given_ns)
-		peak = sy_min(sy_min(given_ns, 1ULL << 50) * credit_per_ms(p) / SY_MS, CREDIT_LIMIT);
+		peak = sy_min(sy_min(given_ns, 1ULL << 50) * SY_PARAMETER(p, CREDIT_CREDITS_PER_MS) / SY_MS, CREDIT_LIMIT);
 	if (fair < peak && !given_ns) {
 		ca->below_peak = 1;
 	} else {
@@ -870,7 +860,7 @@ SY_FN u64 credit_unused_ns(const struct sy_policy *p, const struct sy_accounting
 {
 	const struct credit_accounting *ca = (const struct credit_accounting *)a->state;
 
-	return sy_min(ca->unused, CREDIT_LIMIT) * SY_MS / credit_per_ms(p);
+	return sy_min(ca->unused, CREDIT_LIMIT) * SY_MS / SY_PARAMETER(p, CREDIT_CREDITS_PER_MS);
 }
 
 SY_FN void credit_account_end(const struct sy_policy *p, struct sy_accounting *a)

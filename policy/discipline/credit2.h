@@ -305,13 +305,13 @@ static inline u32 credit2_follow_weight(struct sy_queue *q, const struct sy_doma
 /* A parameter in thousandths of a busy vCPU */
 static inline u64 credit2_load_permille(const struct sy_policy *p, enum credit2_parameter parameter)
 {
-	return (sy_min(SY_PARAMETER(p, parameter), 1ULL << 40) << CREDIT2_LOAD_PRECISION_SHIFT) / 1000;
+	return (SY_PARAMETER(p, parameter) << CREDIT2_LOAD_PRECISION_SHIFT) / 1000;
 }
 
 static inline u64 credit2_load_at(const struct sy_policy *p, const struct credit2_load *load,
 				  u64 running, u64 now)
 {
-	u64 window_shift = sy_clamp(SY_PARAMETER(p, CREDIT2_LOAD_WINDOW_SHIFT), 11, 40) -
+	u64 window_shift = SY_PARAMETER(p, CREDIT2_LOAD_WINDOW_SHIFT) -
 			   CREDIT2_LOAD_GRANULARITY_SHIFT;
 	u64 time = now >> CREDIT2_LOAD_GRANULARITY_SHIFT;
 	u64 newest = running << CREDIT2_LOAD_PRECISION_SHIFT;

@@ -284,7 +284,7 @@ SY_FN u64 fair_slice_parameter(const struct sy_policy *p, u64 pcpus)
 {
 	if (SY_CHOICE(p, FAIR_ORDER) != FAIR_BY_DEADLINE)
 		return 0;
-	return sy_min(SY_PARAMETER(p, FAIR_BASE_SLICE_NS), FAIR_RUN_MAX_NS) * fair_scale(p, pcpus);
+	return SY_PARAMETER(p, FAIR_BASE_SLICE_NS) * fair_scale(p, pcpus);
 }
 
 SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pcpus)
@@ -294,7 +294,7 @@ SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pc
 	f->sums.vruntime = FAIR_VRUNTIME_START;
 	f->least_waiting = FAIR_NOBODY;
 	f->sums.scale = fair_scale(p, pcpus);
-	f->balance_interval_ns = sy_min(SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_NS), FAIR_RUN_MAX_NS) *
+	f->balance_interval_ns = SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_NS) *
 				 sy_clamp(pcpus, 1, 1ULL << 16);
 	f->balance_interval_ns = sy_min(f->balance_interval_ns,
 					SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_MAX_NS));
@@ -766,7 +766,7 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 /* The most that is counted of an idle time is twice what decides. */
 static inline u64 fair_newidle_least_ns(const struct sy_policy *p)
 {
-	return sy_min(SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS), FAIR_RUN_MAX_NS);
+	return SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS);
 }
 
 SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
@@ -863,7 +863,7 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	if (fair_entities(p))
 		fair_follow_members(p, f, d, s->entity.group, now);
 	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
-					    sy_clamp(SY_PARAMETER(p, FAIR_BUSY_FACTOR), 1, 1024)) {
+					    SY_PARAMETER(p, FAIR_BUSY_FACTOR)) {
 		f->balanced_ns = now;
 		f->pushed_ns = now;
 		request |= SY_BALANCE;

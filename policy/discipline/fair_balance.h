@@ -41,7 +41,7 @@ static inline s64 fair_pull_gain(const struct sy_policy *p, const struct fair_qu
 				 const struct fair_vcpu *s, u64 difference, u64 now)
 {
 	u64 interval_ns = sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
-			  sy_clamp(SY_PARAMETER(p, FAIR_BUSY_FACTOR), 1, 1024);
+			  SY_PARAMETER(p, FAIR_BUSY_FACTOR);
 
 	if (now - t->balanced_ns >= SY_PARAMETER(p, FAIR_TICK_NS))
 		return 0;
@@ -69,7 +69,7 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 
 	if (s->entity.place != FAIR_WAITING || fair_hot(p, s, now))
 		return 0;
-	if (from_load * 100 <= to_load * sy_min(SY_PARAMETER(p, FAIR_IMBALANCE_PERCENT), 1000))
+	if (from_load * 100 <= to_load * SY_PARAMETER(p, FAIR_IMBALANCE_PERCENT))
 		return 0;
 	if (SY_CHOICE(p, FAIR_BALANCE_LOAD) == FAIR_LOAD_AVERAGED) {
 		if (fair_sum(&t->sums))

@@ -170,7 +170,7 @@ static inline s64 fair_difference(u64 a, u64 b)
 /* A time that grows with the number of pCPUs. */
 static inline u64 fair_grown(const struct sy_policy *p, const struct fair_sums *f, u64 parameter)
 {
-	return sy_min(SY_PARAMETER(p, parameter), FAIR_RUN_MAX_NS) * f->scale;
+	return SY_PARAMETER(p, parameter) * f->scale;
 }
 
 /*
@@ -419,7 +419,7 @@ static inline void fair_enter(const struct sy_policy *p, struct fair_sums *f, co
 			      struct fair_entity *s, u64 weight, u64 now)
 {
 	u64 credit_ns = fair_grown(p, f, FAIR_LATENCY_NS) / 100 *
-			sy_min(SY_PARAMETER(p, FAIR_SLEEPER_CREDIT_PERCENT), 100);
+			SY_PARAMETER(p, FAIR_SLEEPER_CREDIT_PERCENT);
 	u64 weight_before = s->weight;
 	s64 lag;
 

@@ -135,14 +135,9 @@ static inline struct sedf_queue *sedf_queue(struct sy_queue *q)
 	return (struct sedf_queue *)q->state;
 }
 
-static inline u64 sedf_weight_period_ns(const struct sy_policy *p)
-{
-	return sy_clamp(SY_PARAMETER(p, SEDF_WEIGHT_PERIOD_NS), SY_MS, SY_S);
-}
-
 static inline u64 sedf_quantum_ns(const struct sy_policy *p)
 {
-	return sy_clamp(SY_PARAMETER(p, SEDF_EXTRA_QUANTUM_NS), SY_US, SY_S);
+	return SY_PARAMETER(p, SEDF_EXTRA_QUANTUM_NS);
 }
 
 /* When the period starts that ends at the deadline. */
@@ -194,9 +189,9 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 {
 	const struct sy_reservation asked = sedf_asked(d, v);
 	struct sedf_vcpu *sv = sedf_vcpu(v);
-	u64 weight_period_ns = sedf_weight_period_ns(p);
-	u64 period_max_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MAX_NS), SY_MS, 100 * SY_S);
-	u64 period_min_ns = sy_clamp(SY_PARAMETER(p, SEDF_PERIOD_MIN_NS), SY_US, period_max_ns);
+	u64 weight_period_ns = SY_PARAMETER(p, SEDF_WEIGHT_PERIOD_NS);
+	u64 period_max_ns = SY_PARAMETER(p, SEDF_PERIOD_MAX_NS);
+	u64 period_min_ns = sy_min(SY_PARAMETER(p, SEDF_PERIOD_MIN_NS), period_max_ns);
 	u64 weight = sy_clamp(SY_LOAD(d->weight), SY_WEIGHT_MIN, SY_WEIGHT_MAX);
 	u64 period_ns = asked.period_ns ? asked.period_ns : weight_period_ns;
 	u64 slice_ns = asked.slice_ns, cap_ns;
@@ -221,7 +216,7 @@ static inline void sedf_reserve(const struct sy_policy *p, struct sedf_queue *sq
 		slice_ns = sy_min(slice_ns, cap_ns);
 	}
 	sv->period_ns = period_ns;
-	sv->slice_ns = sy_clamp(slice_ns, sy_clamp(SY_PARAMETER(p, SEDF_SLICE_MIN_NS), 1, period_ns),
+	sv->slice_ns = sy_clamp(slice_ns, sy_min(SY_PARAMETER(p, SEDF_SLICE_MIN_NS), period_ns),
 				period_ns);
 	sv->spare_ns = 0;
 	if (asked.extra_time)

@@ -165,8 +165,13 @@ impl XenSource {
         let structure = known.unwrap_or_else(|| Arc::new(self.describe(pcpus as u32)));
         self.structure = Some(structure.clone());
         self.add_policy(&mut vcpus);
+        let is_capped = |known: &Known| known.domain.cap_percent > 0 && !known.info.paused;
+        let capped = self.domains.iter().filter(|(_, known)| is_capped(known)).map(|(&id, _)| id);
         let segments = match &mut self.trace {
-            Ok(trace) => trace.add_waits(&structure, &mut vcpus),
+            Ok(trace) => {
+                trace.xentrace.set_parked(capped.collect());
+                trace.add_waits(&structure, &mut vcpus)
+            }
             Err(_) => vec![],
         };
         self.samples += 1;

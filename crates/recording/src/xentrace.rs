@@ -244,6 +244,8 @@ pub struct Xentrace {
     losing: u32,
     /// Each vCPU: since when it is in which state, and where it was then.
     vcpus: BTreeMap<(u32, u32), (u64, u32, Runstate)>,
+    /// See [`Xentrace::set_parked`].
+    parked: BTreeSet<u32>,
 }
 
 impl Xentrace {
@@ -261,7 +263,15 @@ impl Xentrace {
             now_tsc: 0,
             losing: 0,
             vcpus: BTreeMap::new(),
+            parked: BTreeSet::new(),
         }
+    }
+
+    /// Domains whose vCPUs are kept off by a cap when they are offline, from now on: they wait. Credit pauses them then
+    /// (`csched_acct()`), and the trace has no other word for that than for a domain that is paused. One that stays offline
+    /// is not told of, as it may have been unplugged.
+    pub fn set_parked(&mut self, domains: BTreeSet<u32>) {
+        self.parked = domains;
     }
 
     /// More bytes.
@@ -392,6 +402,10 @@ impl Xentrace {
         if state != from {
             return None;
         }
+        let state = match state {
+            Runstate::Offline if self.parked.contains(&domain) => Runstate::Runnable,
+            other => other,
+        };
         let (start_ns, end_ns) = (self.ns(since_tsc), self.ns(self.now_tsc));
         self.segment((domain, vcpu), state, where_it_began, start_ns, end_ns)
     }
@@ -650,6 +664,11 @@ impl<R: Read> XentraceFile<R> {
             segments: vec![],
             ended: false,
         }
+    }
+
+    /// As [`Xentrace::set_parked`], for all of the file.
+    pub fn set_parked(&mut self, domains: BTreeSet<u32>) {
+        self.xentrace.set_parked(domains);
     }
 
     /// The next snapshot; none at the end.

@@ -2,6 +2,7 @@
 //! What `xentrace` writes becomes runs and waits: known answers by hand, any schedule in any windows,
 //! files that were cut off or are none, and a genuine one.
 
+use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -18,6 +19,7 @@ const GHZ: NonZeroU64 = NonZeroU64::new(1_000_000_000).unwrap();
 const RUNNING: u32 = 0;
 const RUNNABLE: u32 = 1;
 const BLOCKED: u32 = 2;
+const OFFLINE: u32 = 3;
 const IDLE: u32 = 0x7fff;
 
 /// A record with a time.
@@ -97,6 +99,41 @@ fn runs_and_waits_lie_between_changes() {
             idle,
         ]
     );
+}
+
+/// Under credit. A vCPU that stays offline may have been unplugged.
+#[test]
+fn who_is_kept_off_by_a_cap_waits() {
+    let bytes = window(
+        0,
+        &[
+            change(1_000, 1, 0, RUNNABLE, RUNNING),
+            change(2_000, 1, 0, RUNNING, OFFLINE),
+            change(2_000, 2, 0, RUNNABLE, RUNNING),
+            change(3_000, 2, 0, RUNNING, OFFLINE),
+            change(5_000, 1, 0, OFFLINE, RUNNABLE),
+            change(6_000, 1, 0, RUNNABLE, RUNNING),
+            change(7_000, 1, 0, RUNNING, OFFLINE),
+            change(8_000, 2, 0, OFFLINE, RUNNABLE),
+        ],
+    );
+    let runs =
+        [(1, 1_000..2_000), (2, 2_000..3_000)].map(|(domain, at)| segment(domain, 0, Some(0), at));
+    let (waits, last) = (segment(1, 0, None, 5_000..6_000), segment(1, 0, Some(0), 6_000..7_000));
+    let [first, second] = runs;
+    let mut xentrace = Xentrace::new(GHZ);
+    for (parked, parks) in
+        [(BTreeSet::new(), vec![]), (BTreeSet::from([1]), vec![segment(1, 0, None, 2_000..5_000)])]
+    {
+        xentrace = Xentrace::new(GHZ);
+        xentrace.set_parked(parked);
+        xentrace.push(&bytes).expect("a trace");
+        xentrace.end();
+        let expected = [vec![first, second], parks, vec![waits, last]].concat();
+        assert_eq!(xentrace.ended(u64::MAX), expected);
+    }
+    let lasting: Vec<u32> = xentrace.lasting(xentrace.now_ns()).map(|lasts| lasts.domain).collect();
+    assert_eq!(lasting, [2]);
 }
 
 #[test]

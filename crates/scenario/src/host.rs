@@ -298,6 +298,13 @@ impl HostDescription {
         self.host.system.starts_with("Xen ")
     }
 
+    /// Domains of Xen whose vCPUs are offline in a trace when their cap keeps them off: under credit.
+    pub(crate) fn parked(&self) -> BTreeSet<u32> {
+        let is_credit = self.is_xen() && self.host.scheduler.as_deref() == Some("credit");
+        let capped = self.domain.iter().filter(|domain| is_credit && domain.cap_percent > Some(0));
+        capped.filter_map(|domain| domain.id).collect()
+    }
+
     /// A group and those around it, the innermost first.
     pub(crate) fn chain(&self, group: Option<u32>) -> Vec<Group> {
         let mut chain = vec![];

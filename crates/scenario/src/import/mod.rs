@@ -400,6 +400,7 @@ fn read_events(
                 )
             })?;
             let mut trace = XentraceFile::new(file, &survey, tsc_hz, &name, INTERVAL_NS);
+            trace.set_parked(host.as_ref().map(HostDescription::parked).unwrap_or_default());
             let mut known = host.as_ref().map(KnownXen::of);
             while let Some(mut snapshot) = trace.snapshot().map_err(damaged)? {
                 if let Some(known) = &mut known {

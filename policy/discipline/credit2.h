@@ -311,8 +311,7 @@ static inline u64 credit2_load_permille(const struct sy_policy *p, enum credit2_
 static inline u64 credit2_load_at(const struct sy_policy *p, const struct credit2_load *load,
 				  u64 running, u64 now)
 {
-	u64 window_shift = SY_PARAMETER(p, CREDIT2_LOAD_WINDOW_SHIFT) -
-			   CREDIT2_LOAD_GRANULARITY_SHIFT;
+	u64 window_shift = SY_PARAMETER(p, CREDIT2_LOAD_WINDOW_SHIFT) - CREDIT2_LOAD_GRANULARITY_SHIFT;
 	u64 time = now >> CREDIT2_LOAD_GRANULARITY_SHIFT;
 	u64 newest = running << CREDIT2_LOAD_PRECISION_SHIFT;
 	u64 passed = time > load->updated ? time - load->updated : 0;

@@ -294,8 +294,7 @@ SY_FN void fair_queue_init(const struct sy_policy *p, struct sy_queue *q, u64 pc
 	f->sums.vruntime = FAIR_VRUNTIME_START;
 	f->least_waiting = FAIR_NOBODY;
 	f->sums.scale = fair_scale(p, pcpus);
-	f->balance_interval_ns = SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_NS) *
-				 sy_clamp(pcpus, 1, 1ULL << 16);
+	f->balance_interval_ns = SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_NS) * sy_clamp(pcpus, 1, 1ULL << 16);
 	f->balance_interval_ns = sy_min(f->balance_interval_ns,
 					SY_PARAMETER(p, FAIR_BALANCE_INTERVAL_MAX_NS));
 }
@@ -763,12 +762,6 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 	return SY_STOP;
 }
 
-/* The most that is counted of an idle time is twice what decides. */
-static inline u64 fair_newidle_least_ns(const struct sy_policy *p)
-{
-	return SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS);
-}
-
 SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 			     const struct sy_vcpu *best, u64 now)
 {
@@ -778,8 +771,8 @@ SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
 		return false;
 	if (!fc->idle_since_ns)
 		fc->idle_since_ns = now;
-	return fc->idle_missing_ns <= fair_newidle_least_ns(p) ||
-	       now - fc->idle_since_ns >= fair_newidle_least_ns(p);
+	return fc->idle_missing_ns <= SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS) ||
+	       now - fc->idle_since_ns >= SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS);
 }
 
 SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c,
@@ -806,9 +799,12 @@ SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_p
 	s->entity.protected = SY_CHOICE(p, FAIR_RUN_TO_PARITY) != 0;
 	fair_set_timer(p, fair_queue(q), s, now);
 
-	/* An idle time that a steal ended at once is none. Each weighs an eighth in the average. */
+	/*
+	 * An idle time that a steal ended at once is none. Each weighs an eighth in the average, and twice what decides
+	 * is the most that is counted.
+	 */
 	if (fc->idle_since_ns && now > fc->idle_since_ns) {
-		u64 most_ns = 2 * fair_newidle_least_ns(p);
+		u64 most_ns = 2 * SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS);
 		u64 missing_ns = most_ns - sy_min(now - fc->idle_since_ns, most_ns);
 
 		fc->idle_missing_ns = missing_ns ? fc->idle_missing_ns / 8 * 7 + missing_ns / 8 : 0;
@@ -862,8 +858,7 @@ SY_FN u32 fair_tick(const struct sy_policy *p, struct sy_queue *q, struct sy_pcp
 	fair_move_on(p, f, now);
 	if (fair_entities(p))
 		fair_follow_members(p, f, d, s->entity.group, now);
-	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
-					    SY_PARAMETER(p, FAIR_BUSY_FACTOR)) {
+	if (now - f->balanced_ns >= sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) * SY_PARAMETER(p, FAIR_BUSY_FACTOR)) {
 		f->balanced_ns = now;
 		f->pushed_ns = now;
 		request |= SY_BALANCE;

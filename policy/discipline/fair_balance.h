@@ -40,8 +40,7 @@ SY_FN u64 fair_load(const struct sy_policy *p, struct sy_queue *q, u64 now)
 static inline s64 fair_pull_gain(const struct sy_policy *p, const struct fair_queue *f, struct fair_queue *t,
 				 const struct fair_vcpu *s, u64 difference, u64 now)
 {
-	u64 interval_ns = sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) *
-			  SY_PARAMETER(p, FAIR_BUSY_FACTOR);
+	u64 interval_ns = sy_min(f->balance_interval_ns, FAIR_RUN_MAX_NS) * SY_PARAMETER(p, FAIR_BUSY_FACTOR);
 
 	if (now - t->balanced_ns >= SY_PARAMETER(p, FAIR_TICK_NS))
 		return 0;

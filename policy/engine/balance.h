@@ -203,10 +203,7 @@ ENGINE_CALL bool engine_balance_vcpu(ENGINE, u32 vcpu, u32 to, u64 now)
 		engine_interrupt(e, v->ran_on);
 		return true;
 	}
-	if (v->queued)
-		engine_dequeue(e, vcpu);
-	engine_assign(e, vcpu, pcpu, now);
-	if (v->status == ENGINE_WAITING && !v->parked) {
+	if (engine_carry(e, vcpu, pcpu, now)) {
 		engine_enqueue(e, vcpu, now);
 		engine_put_off(e, vcpu);
 	}

@@ -525,21 +525,25 @@ ENGINE_FN bool engine_answer(struct engine *e, u32 vcpu, u32 requests, u64 now)
 	return requests && engine_answer_some(e, vcpu, requests, now);
 }
 
-/*
- * Moves a vCPU that neither runs nor saves to the queue of this pCPU, where it waits if it does; that and its
- * own are held. Whether it has left its own.
- */
-ENGINE_FN bool engine_move(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+/* Takes a vCPU that neither runs nor saves into the queue of this pCPU; that and its own are held. Whether it is to wait there. */
+ENGINE_FN bool engine_carry(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
 {
 	struct engine_vcpu *v = host_vcpu(e, vcpu);
-	u32 from = v->queue;
-	bool left;
 
 	if (v->queued)
 		engine_dequeue(e, vcpu);
 	engine_assign(e, vcpu, pcpu, now);
-	left = v->queue != from;
-	if (v->status == ENGINE_WAITING && !v->parked)
+	return v->status == ENGINE_WAITING && !v->parked;
+}
+
+/* The same, and it waits there if it does. Whether it has left its own. */
+ENGINE_FN bool engine_move(struct engine *e, u32 vcpu, u32 pcpu, u64 now)
+{
+	struct engine_vcpu *v = host_vcpu(e, vcpu);
+	u32 from = v->queue;
+	bool waits = engine_carry(e, vcpu, pcpu, now), left = v->queue != from;
+
+	if (waits)
 		left |= engine_queue_up(e, vcpu, now);
 	return left;
 }

@@ -6,6 +6,7 @@ use steelyard_policy::{Parameter, settings};
 use steelyard_scenario::{Diagnostic, DomainSettings, SettingsOfDomains, Source};
 
 use crate::failure::Failure;
+use crate::policies::heeds_caps;
 use crate::terminal;
 
 /// What `NAME=[VALUE]` is for.
@@ -80,7 +81,11 @@ pub fn tell_unheeded(policy: &str, set: &[&Parameter]) {
     for setting in set {
         let mut words =
             setting.source.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
-        if setting.source != "everywhere" && !words.any(|word| parts.contains(&word)) {
+        let heeded = match setting.name {
+            "cap_percent" => heeds_caps(policy.parameters()),
+            _ => setting.source == "everywhere" || words.any(|word| parts.contains(&word)),
+        };
+        if !heeded {
             let (name, source) = (setting.name, setting.source);
             terminal::note(&format!("{policy} runs; `{name}` is heeded by: {source}"));
         }

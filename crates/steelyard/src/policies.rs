@@ -138,10 +138,15 @@ fn heeded(name: &str, vintages: &[&str]) -> Vec<String> {
     };
     let settings = [
         heeds("weight", |_| true),
-        heeds("cap", |policy| ffi::sy_cap_period_ns(policy) > 0),
+        heeds("cap", heeds_caps),
         heeds("reservation", |policy| ffi::sy_reserves(policy)),
     ];
     settings.into_iter().flatten().collect()
+}
+
+/// Not each vintage has caps.
+pub fn heeds_caps(policy: &ffi::Parameters) -> bool {
+    ffi::sy_cap_period_ns(policy) > 0
 }
 
 /// What is known, with its vintages if it is not known of all.

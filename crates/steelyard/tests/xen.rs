@@ -100,13 +100,14 @@ fn what_is_asked_for_a_domain_is_written_and_taken_back() {
         host.succeeds(&["set", "web", "slice=5 ms", "sedf.period=20 ms", "sedf.slice=5 ms"]);
     assert!(said.contains("`sedf.period` is heeded by: sedf"), "{said}");
     assert!(!said.contains("`slice`"), "{said}");
-    host.succeeds(&[
+    let (_, said) = host.succeeds(&[
         "set",
         "web",
         "sedf.extra_time=false",
         "boost.limit=0 ns",
         "cap_percent=409600",
     ]);
+    assert!(said.contains("`boost.limit`") && !said.contains("`cap_percent`"), "{said}");
     let mut lines: Vec<_> = host.read("settings").lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,9 @@ const ROUND: Duration = Duration::from_millis(10);
 /// What is not fetched waits: up to 16 MiB here, then in Xen's own buffers, which lose what is new.
 const CHUNK: usize = 1 << 16;
 const CHUNKS: usize = 256;
-/// How long its first records are waited for: something always changes, if only here.
-const FIRST_WORDS: Duration = Duration::from_millis(100);
+/// How long its first records are waited for: something always changes, if only here. In a dom0 that is busy it takes
+/// seconds to begin.
+const FIRST_WORDS: Duration = Duration::from_secs(5);
 /// How long `xentrace` may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -60,9 +61,14 @@ impl Tracer {
         drop(command);
         let (sender, chunks) = sync_channel(CHUNKS);
         thread::spawn(move || read_on(reader, &sender));
-        // If it must fail it has by then.
-        let first = chunks.recv_timeout(FIRST_WORDS).ok();
-        Ok(Tracer { child, chunks, first })
+        let first = chunks.recv_timeout(FIRST_WORDS);
+        let silent = first == Err(RecvTimeoutError::Timeout);
+        let tracer = Tracer { child, chunks, first: first.ok() };
+        // Without records nobody would seem to wait.
+        match silent {
+            true => Err(format!("xentrace told nothing within {} s", FIRST_WORDS.as_secs())),
+            false => Ok(tracer),
+        }
     }
 
     /// What has come, and when; then whether more can.

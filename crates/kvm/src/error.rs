@@ -40,6 +40,8 @@ pub enum KvmError {
     Privileged(caps::errors::CapsError),
     /// `status` finds no running scheduler.
     NotRunning,
+    /// The kernel's verifier is still at it.
+    Loading,
 }
 
 impl fmt::Display for KvmError {
@@ -88,6 +90,12 @@ impl fmt::Display for KvmError {
                 write!(formatter, "capabilities cannot be raised or given up: {error}")
             }
             KvmError::NotRunning => write!(formatter, "no `steelyard kvm run` is running here"),
+            KvmError::Loading => {
+                write!(
+                    formatter,
+                    "`steelyard kvm run` is still loading its program: ask again when it has said that it schedules"
+                )
+            }
         }
     }
 }

@@ -159,7 +159,7 @@ impl Times {
 /// Reads the tables of the scheduler that runs on this host.
 ///
 /// # Errors
-/// [`KvmError::NotRunning`], [`KvmError::NoPrivilege`].
+/// [`KvmError::NotRunning`], [`KvmError::Loading`], [`KvmError::NoPrivilege`].
 pub fn status() -> Result<Status, KvmError> {
     // SAFETY: both are plain numbers, and the maps of these names have them.
     let read = || unsafe {
@@ -168,6 +168,7 @@ pub fn status() -> Result<Status, KvmError> {
     // Without privilege there seem to be no maps.
     let missing = if privileged() { KvmError::NotRunning } else { KvmError::NoPrivilege };
     let (constants, tables) = read().ok_or(missing)?;
+    running().ok_or(KvmError::Loading)?;
     Ok(collect(constants.get(), &Tables::read(&tables, constants.get())))
 }
 

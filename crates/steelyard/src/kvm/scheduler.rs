@@ -37,6 +37,14 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
                 #[cfg(feature = "faults")]
                 lose: lose.clone(),
             };
+            // What was asked of a run before may be forgotten. A file that cannot be read is told by who follows it.
+            let known = known_settings(settings).unwrap_or_default().policy;
+            for (key, value) in known.iter() {
+                let path = settings.display();
+                terminal::note(&format!(
+                    "{key} is {value}, as {path} says: `steelyard kvm change {key}=` ends that"
+                ));
+            }
             // A signal is how it is ended.
             interrupt.until_asked(|asked| {
                 loop {

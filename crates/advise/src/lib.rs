@@ -15,6 +15,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use steelyard_policy::Policy;
+use steelyard_report::ReplayError;
 use steelyard_simulator::config::Setup;
 use steelyard_simulator::measure::Run;
 
@@ -76,6 +77,8 @@ pub struct Advice {
     pub domains: usize,
     /// Of a recording: by how much the replays under the host's own scheduler are off, in the measure of gains.
     pub error: Option<f64>,
+    /// Likewise, in points of share and as a factor of waits.
+    pub replays: Option<ReplayError>,
     /// Who is hurt, worst first.
     pub hurt: Vec<Hurt>,
     /// How many changes were tried.
@@ -193,8 +196,12 @@ pub fn advise<E>(question: &Question, simulate: &mut Simulate<E>) -> Result<Advi
     let before: Vec<Vec<Harm>> = zip_harms(&yardsticks, &now);
     let hurt = hurt(question, &now, &yardsticks, &before);
     let error = question.recorded.map(|recorded| error(question, recorded, &yardsticks, &before));
+    let runs: Vec<&Run> = now.iter().collect();
+    let replays =
+        question.recorded.and_then(|then| ReplayError::of(then, &runs, question.label, false));
     let mut advice = Advice {
         error,
+        replays,
         policy: question.label.to_owned(),
         runs: now.len(),
         elapsed_ns: now.first().map_or(0, |run| run.elapsed_ns),

@@ -106,7 +106,8 @@ impl ReplayError {
         )
     }
 
-    fn within_goals(&self) -> bool {
+    /// Whether that is no more than what is asked of a replay.
+    pub fn within_goals(&self) -> bool {
         let reached = [
             self.share_mean_points,
             self.share_worst_points,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use steelyard_report::{ReplayError, lines, number, range, time};
+use steelyard_report::{lines, number, range, time};
 
 use crate::{Advice, Effect, Hurt, Plan, Proposal, Standing};
 
@@ -27,12 +27,7 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
     });
     text.push_str(&wrapped(0, &(runs + &error)));
     if let Some(replays) = advice.replays.as_ref().filter(|replays| !replays.within_goals()) {
-        let ReplayError { share_mean_points: points, p99_median_factor: factor, .. } = replays;
-        let off = format!(
-            "Their shares are {points:.1} points off, their p99 by a factor of {factor:.2}: MORE than is asked \
-             of replays, so take this for a hint"
-        );
-        text.push_str(&wrapped(0, &off));
+        text.push_str(&wrapped(0, &replays.short()));
     }
     if advice.hurt.is_empty() {
         text.push_str(

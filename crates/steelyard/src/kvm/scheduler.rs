@@ -39,8 +39,8 @@ pub fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             };
             // What was asked of a run before may be forgotten. A file that cannot be read is told by who follows it.
             let known = known_settings(settings).unwrap_or_default().policy;
+            let path = settings.display();
             for (key, value) in known.iter() {
-                let path = settings.display();
                 terminal::note(&format!(
                     "{key} is {value}, as {path} says: `steelyard kvm change {key}=` ends that"
                 ));

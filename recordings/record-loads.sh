@@ -101,6 +101,32 @@ nested() {
 	start vm-c c "" "$(cpu 0 10000 5000)" "$(cpu 1 10000 5000)"
 }
 
+# As libvirt has them: a scope for each in the slice of all machines, in it a group for each vCPU and one for the emulator.
+machine() {
+	local name=$1 shares=$2 thread number child
+	group "slice/$name.scope" "$shares"
+	start "vm-$name" "slice/$name.scope" "" "${@:3}"
+	# Until it has become that process, with its threads.
+	until (($(cat /proc/"$!"/task/*/comm | grep -c '^CPU ./KVM') == $# - 3)); do sleep 0.1; done
+	for thread in /proc/"$!"/task/*; do
+		child=emulator
+		read -r number <"$thread/comm"
+		[[ $number != CPU\ * ]] || child=vcpu${number//[^0-9]/}
+		group "slice/$name.scope/libvirt/$child" 1024
+		echo "${thread##*/}" >"${groups}slice/$name.scope/libvirt/$child/tasks"
+	done
+}
+
+libvirt() {
+	group slice 1024
+	machine a "${1:-2048}" "$(cpu 0 "${busy[@]}")" "$(cpu 1 "${busy[@]}")" "main=duty,100,2000"
+	machine b 1024 "$(cpu 0 "${busy[@]}")" "$(cpu 1 4000 1000)" "main=duty,500,2000"
+	start batch - "" "one=duty,10000,0"
+}
+# To see whether a what-if of a weight is right: of vm-a's 2048 the half, and the quarter.
+libvirt_1024() { libvirt 1024; }
+libvirt_512() { libvirt 512; }
+
 wakers() {
 	group all 8192
 	start vm-ring all "" "CPU 0/KVM=pass,400" "CPU 1/KVM=pass,200" "io=pass,100"

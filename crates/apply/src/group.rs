@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use steelyard_boundary::text::is_harmful;
+use steelyard_recording::group_path::unit;
 use steelyard_recording::weight::Scale;
 use steelyard_simulator::units::CpuSet;
 
@@ -281,13 +282,6 @@ impl Place {
         let path = same.take_while(|(a, b)| a == b).map(|(part, _)| part).collect();
         Place { path, ..self }
     }
-}
-
-/// The systemd unit that a group is in: within it libvirt and others have groups of their own.
-fn unit(path: &Path) -> Option<&Path> {
-    let is_unit = |name: &str| name.ends_with(".scope") || name.ends_with(".service");
-    path.ancestors()
-        .find(|group| group.file_name().is_some_and(|name| name.to_str().is_some_and(is_unit)))
 }
 
 /// Groups in groups are looked at so deep; nobody has more.

@@ -95,13 +95,21 @@ struct Held {
     cap_percent: u32,
     /// By nothing: each vCPU has the weight for itself.
     ungrouped: bool,
+    /// How many groups are around its own, if that can be told.
+    groups_around: Option<u32>,
     /// Whether that is more than a guess.
     known: bool,
 }
 
 impl Default for Held {
     fn default() -> Held {
-        Held { weight: weight::USUAL as u32, cap_percent: 0, ungrouped: false, known: false }
+        Held {
+            weight: weight::USUAL as u32,
+            cap_percent: 0,
+            ungrouped: false,
+            groups_around: None,
+            known: false,
+        }
     }
 }
 
@@ -375,7 +383,7 @@ impl LinuxSource {
         let mut left_out = found.len().saturating_sub(most);
         found.truncate(most);
         let Some((_, _, first)) = found.first() else { return (None, left_out) };
-        let Held { weight, cap_percent, ungrouped, known: knows_groups } =
+        let Held { weight, cap_percent, ungrouped, groups_around, known: knows_groups } =
             self.held(first, found.len() as u32);
         let name = match &known {
             Some(known) => known.domain.name.clone(),
@@ -407,7 +415,7 @@ impl LinuxSource {
             vcpus.push(vcpu);
         }
         let id = pid.into();
-        let domain = Domain { id, name, weight, ungrouped, cap_percent, vcpus };
+        let domain = Domain { id, name, weight, ungrouped, groups_around, cap_percent, vcpus };
         let tracked = Tracked { domain, threads, stat, knows_groups };
         ((!tracked.threads.is_empty()).then_some(tracked), left_out)
     }
@@ -455,12 +463,16 @@ impl LinuxSource {
                 cap_percent = cap_percent.min(together);
             }
         }
+        // Without the controller a group's members are those of the group around it.
+        let own = group.own().filter(|own| own.weight().is_some());
+        let around = own.map(|own| own.chain().skip(1).filter(|it| it.weight().is_some()).count());
         let cap_percent = if cap_percent == u64::MAX { 0 } else { cap_percent };
         Held {
             weight: chosen_weight.unwrap_or(weight::USUAL) as u32,
             cap_percent: u32::try_from(cap_percent).unwrap_or(u32::MAX),
             // Where a session is a group of its own it holds them.
             ungrouped: ungrouped && !self.groups_sessions(),
+            groups_around: around.and_then(|around| u32::try_from(around).ok()),
             known: true,
         }
     }

@@ -346,6 +346,7 @@ mod tests {
             name: name.to_owned(),
             weight: 512,
             ungrouped: false,
+            groups_around: None,
             cap_percent: 0,
             vcpus: vec![Vcpu { id: 7, name: "CPU 0/KVM".to_owned() }],
         };

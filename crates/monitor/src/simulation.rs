@@ -110,6 +110,7 @@ fn structure(name: &str, run: &Run) -> Structure {
         name: domain.name.clone(),
         weight: domain.weight,
         ungrouped: false,
+        groups_around: None,
         cap_percent: domain.cap_percent,
         vcpus: (0..domain.vcpus.len()).map(vcpu).collect(),
     };

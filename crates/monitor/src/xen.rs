@@ -233,6 +233,7 @@ impl XenSource {
             name: name.unwrap_or_else(|| format!("domain {id}")),
             weight: weight_and_cap.map_or(USUAL_WEIGHT, |told| told.weight.into()),
             ungrouped: false,
+            groups_around: None,
             cap_percent: weight_and_cap.map_or(0, |told| told.cap.into()),
             vcpus: (0..info.vcpus).map(vcpu).collect(),
         }

@@ -126,6 +126,7 @@ fn snapshot(domains: Vec<(u64, String, usize)>, pcpus: usize, number: u64) -> Sn
                 name,
                 weight: u32::MAX,
                 ungrouped: false,
+                groups_around: None,
                 cap_percent: 1,
                 vcpus: (0..vcpus as u64).map(vcpu).collect(),
             }

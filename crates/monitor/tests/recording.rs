@@ -234,6 +234,7 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
                 name: format!("\"web\"\n{id}"),
                 weight: 256,
                 ungrouped: false,
+                groups_around: None,
                 cap_percent: 0,
                 vcpus: (0..2).map(vcpu).collect(),
             };

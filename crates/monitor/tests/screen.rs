@@ -29,6 +29,7 @@ fn snapshot(second: u64) -> Snapshot {
         name: name.to_owned(),
         weight,
         ungrouped: false,
+        groups_around: None,
         cap_percent: 0,
         vcpus: (0..vcpus).map(vcpu).collect(),
     };

@@ -44,6 +44,11 @@ impl GroupPath {
         Some(GroupPath { root, path: path.to_owned(), scale })
     }
 
+    /// Of this one and those around it the one that is the virtual machine's own of which a vCPU is in it: see [`own`].
+    pub fn own(&self) -> Option<GroupPath> {
+        Some(GroupPath { path: own(&self.path)?.to_owned(), ..self.clone() })
+    }
+
     /// From the root of its hierarchy.
     pub fn path(&self) -> &Path {
         &self.path
@@ -118,6 +123,28 @@ impl GroupPath {
     }
 }
 
+/// The group by which the weight of a virtual machine is set, of whose vCPU this is the group: the systemd unit around
+/// it, within which libvirt and others have groups of their own; without systemd libvirt has each vCPU's, `vcpu0`, in the
+/// machine's. None: the path does not tell.
+#[must_use]
+pub fn own(path: &Path) -> Option<&Path> {
+    unit(path).or_else(|| {
+        let name = path.file_name()?.to_str()?;
+        let number = name.strip_prefix("vcpu")?;
+        (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| path.parent())?
+            .filter(|group| !group.as_os_str().is_empty())
+    })
+}
+
+/// The innermost systemd unit that a group is in.
+#[must_use]
+pub fn unit(path: &Path) -> Option<&Path> {
+    let is_unit = |name: &str| name.ends_with(".scope") || name.ends_with(".service");
+    path.ancestors()
+        .find(|group| group.file_name().is_some_and(|name| name.to_str().is_some_and(is_unit)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +197,24 @@ mod tests {
         assert_eq!(group.cap_burst_ns(), 20_000_000);
         assert_eq!((group.weight(), group.cap_percent()), (Some(512), Some(50)));
         assert_eq!(group.chain().count(), 1);
+    }
+
+    #[test]
+    fn the_group_of_a_machine_is_its_unit_or_around_its_vcpus() {
+        for (path, expected) in [
+            (
+                "machine.slice/machine-qemu-1-web.scope/libvirt/vcpu0",
+                Some("machine.slice/machine-qemu-1-web.scope"),
+            ),
+            ("system.slice/web.service", Some("system.slice/web.service")),
+            ("machine/qemu-1-web.libvirt-qemu/vcpu11", Some("machine/qemu-1-web.libvirt-qemu")),
+            ("vcpu0", None),
+            ("machine/vcpus", None),
+            ("machine/vcpu", None),
+            ("", None),
+        ] {
+            assert_eq!(own(Path::new(path)), expected.map(Path::new), "{path}");
+        }
     }
 
     #[test]

@@ -36,8 +36,11 @@ pub struct Held {
 const LEAST_ACTIVITY: f64 = 1e-6;
 
 /// The groups of a host.
-#[derive(Default)]
-pub struct Groups(BTreeMap<u64, Node>);
+pub struct Groups {
+    nodes: BTreeMap<u64, Node>,
+    /// What a weight of 1 beside all that is in no group counts as.
+    unit: f64,
+}
 
 struct Node {
     weight: f64,
@@ -53,11 +56,11 @@ struct Node {
 impl Groups {
     /// Of these threads.
     pub fn of<'a>(members: impl IntoIterator<Item = Member<'a>>) -> Groups {
-        let mut groups = Groups::default();
+        let mut groups = Groups { nodes: BTreeMap::new(), unit: 1.0 };
         for Member { domain, groups: chain, weight, activity } in members {
             let activity = counted(activity);
             for (depth, group) in chain.iter().enumerate() {
-                let node = groups.0.entry(group.id).or_insert_with(|| Node {
+                let node = groups.nodes.entry(group.id).or_insert_with(|| Node {
                     weight: f64::from(group.weight.max(1)),
                     idle: 1.0,
                     children: BTreeSet::new(),
@@ -77,7 +80,7 @@ impl Groups {
 
     /// Whether vCPUs are in this group, or in one within it.
     pub fn has_vcpus(&self, group: &Group) -> bool {
-        self.0.get(&group.id).is_some_and(|node| !node.domains.is_empty())
+        self.nodes.get(&group.id).is_some_and(|node| !node.domains.is_empty())
     }
 
     /// The weight of the innermost of these groups beside all that is in none.
@@ -85,7 +88,8 @@ impl Groups {
         let mut outer: Option<(f64, &Group)> = None;
         for group in chain.iter().rev() {
             let own = f64::from(group.weight.max(1));
-            let weight = outer.map_or(own, |(weight, outer)| weight * own / self.runnable(outer));
+            let weight = outer
+                .map_or(own * self.unit, |(weight, outer)| weight * own / self.runnable(outer));
             outer = Some((weight, group));
         }
         outer.map(|(weight, _)| weight)
@@ -95,7 +99,23 @@ impl Groups {
     pub fn of_thread(&self, member: &Member<'_>) -> f64 {
         match (member.groups.first(), self.weight(member.groups)) {
             (Some(group), Some(of_group)) => of_group * member.weight / self.runnable(group),
-            _ => member.weight,
+            _ => member.weight * self.unit,
+        }
+    }
+
+    /// What a weight of 1 beside all that is in no group counts as: 1, if nobody set another.
+    pub fn unit(&self) -> f64 {
+        self.unit
+    }
+
+    /// Counts all weights so that virtual machines have those that were set for them: `set` has of each what was set and
+    /// what it has beside all that is in no group. Where they would need different units the middle one is taken.
+    pub fn count_as_set(&mut self, set: impl IntoIterator<Item = (f64, f64)>) {
+        let units = set.into_iter().map(|(set, held)| self.unit * set / held);
+        let mut units: Vec<f64> = units.filter(|unit| unit.is_finite() && *unit > 0.0).collect();
+        units.sort_by(f64::total_cmp);
+        if let Some(&middle) = units.get(units.len().saturating_sub(1) / 2) {
+            self.unit = middle;
         }
     }
 
@@ -107,7 +127,7 @@ impl Groups {
         };
         let Some(common) = common(vcpus) else { return flat(&[]) };
         let alone = |node: &Node| node.domains.iter().all(|&other| other == domain);
-        if !common.first().and_then(|group| self.0.get(&group.id)).is_some_and(alone) {
+        if !common.first().and_then(|group| self.nodes.get(&group.id)).is_some_and(alone) {
             return flat(common);
         }
         // Each may have a group of its own within that.
@@ -133,19 +153,19 @@ impl Groups {
 
     /// The weights in this group that are runnable in the mean, as long as any is.
     pub fn runnable(&self, group: &Group) -> f64 {
-        let idle = self.0.get(&group.id).map_or(0.0, |node| node.idle);
+        let idle = self.nodes.get(&group.id).map_or(0.0, |node| node.idle);
         (self.demand(group) / (1.0 - idle)).max(f64::MIN_POSITIVE)
     }
 
     /// The weights of all in this group, each by its activity.
     fn demand(&self, group: &Group) -> f64 {
-        let Some(node) = self.0.get(&group.id) else { return 0.0 };
+        let Some(node) = self.nodes.get(&group.id) else { return 0.0 };
         node.direct + node.children.iter().map(|&child| self.demand_of(child)).sum::<f64>()
     }
 
     /// A group's part in that of the one around it.
     fn demand_of(&self, id: u64) -> f64 {
-        self.0.get(&id).map_or(0.0, |node| node.weight * (1.0 - node.idle))
+        self.nodes.get(&id).map_or(0.0, |node| node.weight * (1.0 - node.idle))
     }
 }
 
@@ -234,6 +254,27 @@ mod tests {
         near(held.weight, 512.0 * 2.0 / 2.1);
         // The emulator is as much as a vCPU.
         near(groups.weight(&chain).unwrap(), 512.0 / 2.1);
+    }
+
+    #[test]
+    fn machines_have_what_was_set_if_that_is_the_unit() {
+        // 512 and 256 divide the slice's 256, beside 256 in no group.
+        let vcpu = |domain, groups: &'static [Group]| [member(Some(domain), groups, 1.0)];
+        let (first, second) = (|| vcpu(0, &[A, SLICE]), || vcpu(1, &[B, SLICE]));
+        let mut groups = Groups::of(first().into_iter().chain(second()));
+        let held = |groups: &Groups| {
+            [groups.of_domain(0, &first()).0.weight, groups.of_domain(1, &second()).0.weight]
+        };
+        let [one, other] = held(&groups);
+        groups.count_as_set([(512.0, one), (256.0, other)]);
+        let [one, other] = held(&groups);
+        near(one, 512.0);
+        near(other, 256.0);
+        // The slice and who is in no group have three times as much, as before.
+        near(groups.weight(&[SLICE]).unwrap(), 768.0);
+        near(groups.of_thread(&member(None, &[], 1.0)), 768.0);
+        groups.count_as_set([(512.0, 0.0)]);
+        near(groups.unit(), 3.0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 mod column;
 mod events;
-mod group_path;
+pub mod group_path;
 pub mod groups;
 mod history;
 mod packets;

@@ -114,6 +114,9 @@ pub struct Domain {
     /// Whether each vCPU has that for itself: no control group holds them together.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ungrouped: bool,
+    /// How many control groups are around the one that is its own, by which its weight is set; none: nobody told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups_around: Option<u32>,
     /// Most CPU time, in percent of one pCPU; 0: no limit.
     pub cap_percent: u32,
     /// Its vCPUs.

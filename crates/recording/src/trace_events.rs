@@ -360,6 +360,7 @@ fn history(processes: BTreeMap<u64, Process>) -> Option<History> {
             name: process.name.rsplit(" | ").next().unwrap_or_default().to_owned(),
             weight: process.weight.unwrap_or(256),
             ungrouped: false,
+            groups_around: None,
             cap_percent: process.cap_percent,
             vcpus: vcpus.collect(),
         });

@@ -546,6 +546,7 @@ impl XentraceSurvey {
             name: format!("domain {id}"),
             weight: 256,
             ungrouped: false,
+            groups_around: None,
             cap_percent: 0,
             vcpus: vcpus
                 .iter()

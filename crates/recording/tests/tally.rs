@@ -25,6 +25,7 @@ fn structure(domains: &[(u64, u32)]) -> Arc<Structure> {
         name: format!("dom{id}"),
         weight: 256,
         ungrouped: false,
+        groups_around: None,
         cap_percent: 0,
         vcpus: (0..vcpus).map(vcpu).collect(),
     };

@@ -24,6 +24,7 @@ fn read(waits_ms: impl Fn(u64) -> f64, times: u64) -> Result<Windows, WindowsErr
         name: name.to_owned(),
         weight: 256,
         ungrouped: false,
+        groups_around: None,
         cap_percent: 0,
         vcpus: vec![vcpu.clone()],
     };

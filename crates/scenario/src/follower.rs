@@ -357,6 +357,7 @@ impl Follower {
                 name,
                 weight: described.and_then(|it| it.weight).unwrap_or(own_weight),
                 ungrouped: described.map_or(ungrouped, |it| it.ungrouped),
+                groups_around: known.as_ref().and_then(|known| known.groups_around(id)),
                 cap_percent: described.and_then(|it| it.cap_percent).unwrap_or(0),
                 vcpus: threads.iter().map(vcpu).collect(),
             });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use steelyard_boundary::text::{LONGEST, told};
-use steelyard_recording::Group;
+use steelyard_recording::{Group, group_path};
 use steelyard_simulator::limits;
 use steelyard_simulator::units::CpuSet;
 
@@ -317,6 +317,19 @@ impl HostDescription {
             next = group.within;
         }
         chain
+    }
+
+    /// How many groups are around the one that is a virtual machine's own, of which a vCPU is in this one.
+    pub(crate) fn groups_around(&self, group: Option<u32>) -> Option<u32> {
+        let innermost = self.group.get(group? as usize)?;
+        let own = group_path::own(Path::new(&innermost.name))?;
+        let mut chain = vec![innermost];
+        while let Some(outer) = chain.last().and_then(|it| self.group.get(it.within? as usize)) {
+            // Earlier in the list, so that this ends.
+            chain.push(outer);
+        }
+        let at = chain.iter().position(|group| Path::new(&group.name) == own)?;
+        u32::try_from(chain.len() - at - 1).ok()
     }
 
     /// The domains that run, by their numbers.

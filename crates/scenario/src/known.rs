@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use steelyard_boundary::text::told;
-use steelyard_recording::{Placement, Snapshot, Structure, ThreadEvents, Who};
+use steelyard_recording::{Placement, Snapshot, Structure, ThreadEvents, Who, qemu};
 use steelyard_simulator::units::CpuSet;
 
 use crate::diagnostic::Diagnostic;
@@ -54,6 +54,14 @@ impl<'a> Known<'a> {
     /// The domain that a process is.
     pub fn domain(&self, pid: u32) -> Option<&'a DescribedDomain> {
         self.domains.get(&pid).copied()
+    }
+
+    /// How many groups are around the one that is a virtual machine's own, if that can be told.
+    pub fn groups_around(&self, pid: u32) -> Option<u32> {
+        let vcpu = |thread: &&&Thread| {
+            thread.process() == pid && qemu::vcpu_number(&thread.name).is_some()
+        };
+        self.description.groups_around(self.threads.values().find(vcpu)?.group)
     }
 
     /// Says how a thread is held, of the first of these processes that is known; `priority` is what the recording says

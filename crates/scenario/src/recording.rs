@@ -717,8 +717,14 @@ impl Digest {
         !matches!(self.all.host.source.as_str(), "perf" | "Perfetto") && !self.placements.is_empty()
     }
 
-    /// Threads of the usual niceness in a group whose vCPUs are all of one virtual machine are that one's: its I/O and
-    /// emulator threads.
+    /// The group that is a domain's own, of those that hold one of its vCPUs, with what those around it are.
+    fn own_group<'a>(&self, index: u32, groups: &'a [Group]) -> Option<&'a Group> {
+        let around = self.all.domains.get(index as usize)?.groups_around? as usize;
+        groups.get(groups.len().checked_sub(around + 1)?)
+    }
+
+    /// Threads of the usual niceness in the group that is one virtual machine's own, or else in that of its vCPUs alone,
+    /// are its: its I/O and emulator threads.
     fn adopt(
         &mut self,
         processes: &mut BTreeMap<u32, Process>,
@@ -730,13 +736,15 @@ impl Digest {
             self.all.domains.iter().map(|domain| u32::try_from(domain.id).ok()).collect();
         let mut owners: HashMap<u64, Option<u32>> = HashMap::new();
         for (who, placement) in &self.placements {
-            let (Who::Vcpu(index, _), Some(group)) = (who, placement.groups.first()) else {
-                continue;
-            };
+            let Who::Vcpu(index, _) = who else { continue };
+            let own = self.own_group(*index, &placement.groups).or(placement.groups.first());
+            let Some(group) = own else { continue };
             let owner = owners.entry(group.id).or_insert(Some(*index));
             *owner = owner.filter(|known| known == index);
         }
-        let owner_of = |other: &OtherThread| *owners.get(&other.groups().first()?.id)?;
+        let owner_of = |other: &OtherThread| {
+            other.groups().iter().find_map(|group| owners.get(&group.id)).copied().flatten()
+        };
         let elapsed_ns = threads.end_ns.saturating_sub(threads.start_ns);
         for (key, mut other) in std::mem::take(others) {
             let owner = owner_of(&other).filter(|_| other.is_usual() && other.gotten_ns > 0);
@@ -787,9 +795,17 @@ impl Digest {
             let figures = figures.get(other.index as usize).cloned().unwrap_or_default();
             other.member(&figures, elapsed_ns)
         });
-        let groups = Groups::of(of_domains.flatten().chain(of_others));
+        let mut groups = Groups::of(of_domains.flatten().chain(of_others));
         let of_xen = self.all.host.source.starts_with("xentrace");
-        let held = self.held();
+        let held = self.held() && !of_xen;
+        let set = ids().filter(|_| held).filter_map(|(index, id)| {
+            let vcpus = vcpus(index, processes.get(&id).filter(|it| it.vcpus > 0)?);
+            let own = self.own_group(index as u32, vcpus.first()?.groups)?;
+            let (held, _) = groups.of_domain(index, &vcpus);
+            (!held.ungrouped).then(|| (f64::from(own.weight.max(1)), held.weight))
+        });
+        let set: Vec<_> = set.collect();
+        groups.count_as_set(set);
         for (index, id) in ids() {
             let Some(process) = processes.get_mut(&id) else { continue };
             let vcpus = vcpus(index, process);
@@ -798,7 +814,7 @@ impl Digest {
             }
             let pin = |vcpu| self.placements.get(&Who::Vcpu(index as u32, vcpu))?.pcpus.clone();
             // Xen knows no groups: its domains have their own weights.
-            if !of_xen && held {
+            if held {
                 let (held, around) = groups.of_domain(index, &vcpus);
                 process.around = around.to_vec();
                 process.weight = held.weight.round() as u32;

@@ -248,7 +248,7 @@ fn one_domain(
     };
     let name = priority::rest_name(&tasks);
     let (name, weight) = match held {
-        Held::Alone { .. } => (name, priority::weight(tasks.priority).into()),
+        Held::Alone { .. } => (name, f64::from(priority::weight(tasks.priority)) * groups.unit()),
         Held::Beside { .. } => {
             (format!("{name}, beside vCPUs"), weights.sum::<f64>() / threads.len() as f64)
         }

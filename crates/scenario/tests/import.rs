@@ -459,6 +459,7 @@ fn with_others(linux: &str) -> Vec<u8> {
         name: "web".to_owned(),
         weight: 256,
         ungrouped: true,
+        groups_around: None,
         cap_percent: 0,
         vcpus: vec![vcpu],
     };
@@ -592,13 +593,23 @@ fn the_name_of_the_own_scheduler_is_a_policy_of_steelyard_if_that_is_asked_for()
 
 /// The same on two pCPUs, with who woke whom, and how they are held, `make` in this group and so urgent: `make`, woken at 5 ms, wakes the vCPU at 100 ms.
 fn held_and_woken(of_make: u64, priority: u32) -> Vec<u8> {
+    let group = |id, weight| vec![Group { id, weight }];
+    let of_make = group(of_make, if of_make == 4 { 1024 } else { 512 });
+    in_groups([group(4, 1024), of_make], None, priority)
+}
+
+/// The same, the vCPU and `make` in such groups, of which so many are around the machine's own.
+fn in_groups(
+    [of_vcpu, of_make]: [Vec<Group>; 2],
+    groups_around: Option<u32>,
+    priority: u32,
+) -> Vec<u8> {
     let mut snapshots = vec![];
     steelyard_recording::read(Cursor::new(with_others("6.1.0-13-amd64")), |snapshot| {
         snapshots.push(snapshot);
         true
     })
     .unwrap();
-    let group = |id, weight| vec![Group { id, weight }];
     let (vcpu, make) = (Who::Vcpu(0, 0), Who::Other(77));
     let held = |who, groups, pcpus| Placement { who, priority: Some(120), groups, pcpus };
     let wake = |ms, waker, woken| Wake { time_ns: ms * MS, waker, woken };
@@ -606,6 +617,7 @@ fn held_and_woken(of_make: u64, priority: u32) -> Vec<u8> {
     for mut snapshot in snapshots {
         let mut structure = (*snapshot.structure).clone();
         structure.host.pcpus = 2;
+        structure.domains[0].groups_around = groups_around;
         snapshot.structure = structure.into();
         snapshot.idle_ns = vec![0; 2];
         snapshot.others.iter_mut().for_each(|run| run.priority = Some(priority));
@@ -617,8 +629,8 @@ fn held_and_woken(of_make: u64, priority: u32) -> Vec<u8> {
                 .insert(0, Segment { pcpu: None, start_ns: 100 * MS, end_ns: ran.start_ns, ..ran });
             snapshot.threads.wakes = vec![wake(5, None, make), wake(100, Some(make), vcpu)];
             snapshot.threads.placements = vec![
-                held(vcpu, group(4, 1024), Some("1".parse().unwrap())),
-                held(make, group(of_make, if of_make == 4 { 1024 } else { 512 }), None),
+                held(vcpu, of_vcpu.clone(), Some("1".parse().unwrap())),
+                held(make, of_make.clone(), None),
             ];
         }
         recorder.record(&snapshot).unwrap();
@@ -687,6 +699,36 @@ fn a_thread_in_the_group_of_one_machine_is_part_of_it() {
     // 100 and 80 ms of 300.
     let recorded = &loaded.recorded.unwrap().domains[0];
     assert!((recorded.share_percent - 60.0).abs() < 0.01, "{}", recorded.share_percent);
+}
+
+/// As libvirt has them: a vCPU and the emulator each in a group of its own in the machine's, whose weight the operator
+/// sets; around that the slice of all machines.
+#[test]
+fn a_machine_of_libvirt_has_the_weight_of_its_own_group() {
+    let group = |id, weight| Group { id, weight };
+    let in_machine = |innermost| vec![group(innermost, 256), group(2, 512), group(3, 256)];
+    let load = |name: &str, groups, around| {
+        load(&scratch(name, &in_groups(groups, around, 120)), &Options::default()).unwrap().setup
+    };
+    let setup = load("libvirt.steelyard", [in_machine(4), in_machine(5)], Some(1));
+    let [web] = setup.domains.as_slice() else { panic!("{:?}", setup.domains) };
+    assert_eq!((web.name.as_str(), web.vcpus, web.weight, web.ungrouped), ("web", 2, 512, false));
+    assert_eq!((&web.group, setup.host.group.len()), (&None, 0));
+
+    // Who is in the slice beside it is not of it; the slice's weight is told in the same unit.
+    let beside = || vec![group(5, 256), group(3, 256)];
+    let setup = load("slice.steelyard", [in_machine(4), beside()], Some(1));
+    let told: Vec<_> = setup.domains.iter().map(|it| (it.name.as_str(), it.weight)).collect();
+    assert_eq!(told, [("web", 512), ("rest of the host, group of make", 256)]);
+    let [slice] = setup.host.group.as_slice() else { panic!("{:?}", setup.host.group) };
+    assert!(setup.domains.iter().all(|domain| domain.group.as_ref() == Some(&slice.name)));
+    // The vCPU is told to be runnable for 100 of 300 ms, `make` for 105; of 512 and 256 are runnable in the mean, as long
+    // as any is, (512 x 1/3 + 256 x 0.35) / (1 - 2/3 x 0.65) = 459, which is what the slice's 256 are beside others.
+    assert_eq!(slice.weight, 459);
+
+    // Where nobody told which group is the machine's, the emulator's is another.
+    let setup = load("untold.steelyard", [in_machine(4), in_machine(5)], None);
+    assert_eq!(setup.domains.len(), 2);
 }
 
 /// Times that each thread was switched in, and its CPU time in ms, from `perf sched timehist -s`

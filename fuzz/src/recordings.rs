@@ -225,7 +225,7 @@ fn structure(bytes: &mut Unstructured<'_>) -> Result<Structure> {
             name: bytes.arbitrary::<Word>()?.0,
             weight: bytes.arbitrary::<Number>()?.0 as u32,
             ungrouped: bytes.arbitrary()?,
-            groups_around: None,
+            groups_around: bytes.arbitrary()?,
             cap_percent: bytes.arbitrary::<Number>()?.0 as u32,
             vcpus,
         });

@@ -25,6 +25,7 @@ use crate::interval::ProcessTimes;
 use crate::metrics::Counter;
 use crate::observed::Observed;
 use crate::open_files;
+use steelyard_recording::group_path;
 use steelyard_recording::qemu;
 use steelyard_recording::weight;
 use steelyard_recording::{
@@ -451,9 +452,16 @@ impl LinuxSource {
             return Held::default();
         };
         let (mut chosen_weight, mut cap_percent, mut ungrouped) = (None, u64::MAX, true);
+        let own = group_path::own(group.path());
+        let mut groups_around = None;
         for group in group.chain() {
             let weight = group.weight();
             ungrouped &= weight.is_none();
+            // Without the controller a group's members are those of the group around it.
+            groups_around = match groups_around {
+                Some(around) => Some(around + u32::from(weight.is_some())),
+                None => (own == Some(group.path()) && weight.is_some()).then_some(0),
+            };
             // As it is where nobody chose one.
             chosen_weight = chosen_weight.or(weight.filter(|&weight| weight != weight::USUAL));
             if let Some(percent) = group.cap_percent() {
@@ -463,16 +471,13 @@ impl LinuxSource {
                 cap_percent = cap_percent.min(together);
             }
         }
-        // Without the controller a group's members are those of the group around it.
-        let own = group.own().filter(|own| own.weight().is_some());
-        let around = own.map(|own| own.chain().skip(1).filter(|it| it.weight().is_some()).count());
         let cap_percent = if cap_percent == u64::MAX { 0 } else { cap_percent };
         Held {
             weight: chosen_weight.unwrap_or(weight::USUAL) as u32,
             cap_percent: u32::try_from(cap_percent).unwrap_or(u32::MAX),
             // Where a session is a group of its own it holds them.
             ungrouped: ungrouped && !self.groups_sessions(),
-            groups_around: around.and_then(|around| u32::try_from(around).ok()),
+            groups_around,
             known: true,
         }
     }

@@ -152,6 +152,26 @@ fn weights_and_caps_are_those_of_control_groups() {
     assert_eq!(weight_and_cap(&[(&max(&each), "50000 100000\n")]), (256, 200));
 }
 
+/// The kernel has a group only where its controller is: of those the ones around the scope count.
+#[test]
+fn it_is_told_which_group_is_the_machines_own() {
+    let around = |with_weight: &[&str]| {
+        let host = host();
+        vm(&host, 100, "qemu -name web", 1);
+        for group in with_weight {
+            write(host.path(), &format!("cgroup/{group}/cpu.weight"), "100\n");
+        }
+        source(&host).sample().unwrap().structure.domains[0].groups_around
+    };
+    let (slice, scope) = ("machine.slice", "machine.slice/vm.scope");
+    let vcpu = "machine.slice/vm.scope/libvirt/vcpu0";
+    assert_eq!(around(&[slice, scope, vcpu]), Some(1));
+    assert_eq!(around(&[scope, vcpu]), Some(0));
+    // Without a weight of its own there is no such group.
+    assert_eq!(around(&[slice, vcpu]), None);
+    assert_eq!(around(&[]), None);
+}
+
 #[test]
 fn who_comes_and_goes_is_seen() {
     let host = host();

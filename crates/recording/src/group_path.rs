@@ -44,11 +44,6 @@ impl GroupPath {
         Some(GroupPath { root, path: path.to_owned(), scale })
     }
 
-    /// Of this one and those around it the one that is the virtual machine's own of which a vCPU is in it: see [`own`].
-    pub fn own(&self) -> Option<GroupPath> {
-        Some(GroupPath { path: own(&self.path)?.to_owned(), ..self.clone() })
-    }
-
     /// From the root of its hierarchy.
     pub fn path(&self) -> &Path {
         &self.path

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -305,31 +306,29 @@ impl HostDescription {
         capped.filter_map(|domain| domain.id).collect()
     }
 
-    /// A group and those around it, the innermost first.
+    /// A group, by its place in the list, and those around it, the innermost first.
+    fn from(&self, group: Option<u32>) -> impl Iterator<Item = (u32, &ControlGroup)> {
+        let known = |place: u32| Some((place, self.group.get(place as usize)?));
+        // Those around one stand earlier in the list, so that this ends.
+        iter::successors(group.and_then(known), move |(_, group)| known(group.within?))
+    }
+
+    /// The same, as recordings tell them.
     pub(crate) fn chain(&self, group: Option<u32>) -> Vec<Group> {
-        let mut chain = vec![];
-        let mut next = group;
-        while let Some((number, group)) =
-            next.and_then(|it| Some((it, self.group.get(it as usize)?)))
-        {
-            chain.push(Group { id: u64::from(number) + 1, weight: group.weight });
-            // Earlier in the list, so that this ends.
-            next = group.within;
-        }
-        chain
+        let told = |(place, group): (u32, &ControlGroup)| Group {
+            id: u64::from(place) + 1,
+            weight: group.weight,
+        };
+        self.from(group).map(told).collect()
     }
 
     /// How many groups are around the one that is a virtual machine's own, of which a vCPU is in this one.
     pub(crate) fn groups_around(&self, group: Option<u32>) -> Option<u32> {
-        let innermost = self.group.get(group? as usize)?;
+        let (_, innermost) = self.from(group).next()?;
         let own = group_path::own(Path::new(&innermost.name))?;
-        let mut chain = vec![innermost];
-        while let Some(outer) = chain.last().and_then(|it| self.group.get(it.within? as usize)) {
-            // Earlier in the list, so that this ends.
-            chain.push(outer);
-        }
-        let at = chain.iter().position(|group| Path::new(&group.name) == own)?;
-        u32::try_from(chain.len() - at - 1).ok()
+        let is_other = |(_, group): &(u32, &ControlGroup)| Path::new(&group.name) != own;
+        let from_own = self.from(group).skip_while(is_other).count();
+        u32::try_from(from_own.checked_sub(1)?).ok()
     }
 
     /// The domains that run, by their numbers.

@@ -8,6 +8,7 @@ mod events;
 pub mod group_path;
 pub mod groups;
 mod history;
+mod owners;
 mod packets;
 pub mod qemu;
 mod recording;
@@ -20,6 +21,7 @@ mod xentrace;
 
 pub use group_path::GroupPath;
 pub use history::{History, Open};
+pub use owners::Owners;
 pub use packets::Packets;
 pub use recording::{Ending, Recorder, Recording, RecordingError, looks_like, merged, read};
 pub use snapshot::{

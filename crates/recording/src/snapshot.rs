@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use steelyard_policy::Standing;
 use steelyard_simulator::measure::{Segment, WorstWait};
 
-use crate::threads::ThreadEvents;
+use crate::threads::{Group, ThreadEvents};
 
 /// The host and everybody on it at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +121,14 @@ pub struct Domain {
     pub cap_percent: u32,
     /// Its vCPUs.
     pub vcpus: Vec<Vcpu>,
+}
+
+impl Domain {
+    /// The group that is its own, of those that hold one of its vCPUs (the innermost first), if that was told.
+    #[must_use]
+    pub fn own_group<'a>(&self, groups: &'a [Group]) -> Option<&'a Group> {
+        groups.get(groups.len().checked_sub(self.groups_around? as usize + 1)?)
+    }
 }
 
 /// A vCPU.

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use steelyard_recording::{
-    Domain, Figures, Host, OtherRun, Snapshot, Structure, ThreadEvents, Vcpu,
+    Domain, Figures, Group, Host, OtherRun, Placement, Snapshot, Structure, ThreadEvents, Vcpu,
+    Wake, Who,
 };
 use steelyard_simulator::measure::Segment;
 
@@ -16,8 +17,17 @@ use crate::{Style, change_table};
 
 const MS: u64 = 1_000_000;
 
-/// A vCPU that in each 10 ms waits for so long, then runs 2 ms; for so many times. Others run 3 ms meanwhile.
 fn read(waits_ms: impl Fn(u64) -> f64, times: u64) -> Result<Windows, WindowsError> {
+    read_beside(waits_ms, times, ThreadEvents::default())
+}
+
+/// A vCPU that in each 10 ms waits for so long, then runs 2 ms; for so many times. Another thread, 1, runs 3 ms meanwhile,
+/// 0.5 ms after it was woken; this was told of both.
+fn read_beside(
+    waits_ms: impl Fn(u64) -> f64,
+    times: u64,
+    threads: ThreadEvents,
+) -> Result<Windows, WindowsError> {
     let vcpu = Vcpu { id: 0, name: "vcpu 0".to_owned() };
     let domain = |id: u64, name: &str| Domain {
         id,
@@ -42,7 +52,7 @@ fn read(waits_ms: impl Fn(u64) -> f64, times: u64) -> Result<Windows, WindowsErr
     // The source began a second before the recording.
     let began_ns = 1000 * MS;
     let mut windows = Windows::default();
-    windows.add(&snapshot(began_ns, vec![], vec![])).unwrap();
+    windows.add(&Snapshot { threads, ..snapshot(began_ns, vec![], vec![]) }).unwrap();
     for time in 0..times {
         let start_ns = began_ns + time * 10 * MS;
         let runs_ns = start_ns + (waits_ms(time) * MS as f64) as u64;
@@ -50,10 +60,16 @@ fn read(waits_ms: impl Fn(u64) -> f64, times: u64) -> Result<Windows, WindowsErr
             |pcpu, start_ns, end_ns| Segment { domain: 0, vcpu: 0, pcpu, start_ns, end_ns };
         let segments =
             vec![segment(None, start_ns, runs_ns), segment(Some(0), runs_ns, runs_ns + 2 * MS)];
-        let (name, end_ns) = ("make".into(), start_ns + 3 * MS);
-        let other =
-            OtherRun { name, thread: 1, priority: None, waited: false, pcpu: 0, start_ns, end_ns };
-        windows.add(&snapshot(start_ns + 10 * MS, segments, vec![other])).unwrap();
+        let (woken, time_ns) = (Who::Other(1), start_ns);
+        let threads = ThreadEvents {
+            wakes: vec![Wake { time_ns, waker: None, woken }],
+            ..ThreadEvents::default()
+        };
+        let (name, priority, waited, thread) = ("make".into(), None, false, 1);
+        let (start_ns, end_ns) = (start_ns + MS / 2, start_ns + MS / 2 + 3 * MS);
+        let other = OtherRun { name, thread, priority, waited, pcpu: 0, start_ns, end_ns };
+        let snapshot = snapshot(time_ns + 10 * MS, segments, vec![other]);
+        windows.add(&Snapshot { threads, ..snapshot }).unwrap();
     }
     windows.finish()
 }
@@ -116,6 +132,31 @@ fn figures_are_those_of_the_whole_recordings() {
         text.lines().count() <= 23 && text.lines().all(|it| it.chars().count() <= 80),
         "{text}"
     );
+}
+
+#[test]
+fn threads_of_a_machine_are_its_own() {
+    let of_web = [Who::Vcpu(0, 0), Who::Other(1)];
+    let held = |who, id| Placement {
+        who,
+        priority: None,
+        groups: vec![Group { id, weight: 256 }],
+        pcpus: None,
+    };
+    let told = |placements| ThreadEvents { placements, ..ThreadEvents::default() };
+    let beside = |threads| read_beside(|_| 4.0, 640, threads).unwrap();
+    let emulator = beside(told(of_web.map(|who| held(who, 1)).to_vec()));
+    let other = beside(told(vec![held(of_web[0], 1), held(of_web[1], 2)]));
+    let change = Change::between(("a", &emulator), ("b", &other));
+    let web = of(&change, "web");
+    let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value}");
+    // 3 ms more of each 10, and 0.5 ms more in which it waited.
+    near(web.share_percent.before, 50.0);
+    near(web.share_percent.after, 20.0);
+    near(web.waited_percent.unwrap().before, 45.0);
+    near(web.waited_percent.unwrap().after, 40.0);
+    assert_eq!(web.worst_wait_ns.unwrap().before, 4.0 * MS as f64);
+    assert_eq!(change.only_after, ["rest of the host"]);
 }
 
 #[test]

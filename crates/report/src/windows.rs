@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use steelyard_recording::{Open, Snapshot, Structure, qemu};
+use steelyard_recording::{Group, Open, Owners, Snapshot, Structure, Wake, Who, qemu};
 use steelyard_simulator::measure::Segment;
 use steelyard_simulator::wait_bucket_ns;
 
@@ -33,12 +33,24 @@ pub struct Windows {
     places: Vec<usize>,
     /// By number of the domain and of its vCPU: when its last wait ended.
     waited_until_ns: HashMap<(u64, u32), u64>,
+    /// Threads that are no vCPUs and of which it is told how they are held, by number.
+    others: HashMap<u32, OtherThread>,
+    owners: Owners,
     names: HashMap<String, usize>,
     pub(crate) domains: Vec<DomainWindows>,
     open: Open,
     pcpus: u32,
     /// Whether it tells of single runs and waits.
     single: bool,
+}
+
+/// A thread that is no vCPU.
+#[derive(Default)]
+struct OtherThread {
+    groups: Vec<Group>,
+    /// When its last run ended, and when it was last woken.
+    ran_until_ns: Option<u64>,
+    woken_ns: Option<u64>,
 }
 
 /// One domain.
@@ -82,15 +94,11 @@ impl Windows {
         self.began_ns.get_or_insert(snapshot.time_ns);
         self.end_ns = self.end_ns.max(snapshot.time_ns);
         self.set_structure(&snapshot.structure)?;
+        self.set_placements(snapshot);
         for segment in &snapshot.segments {
             self.place(segment, true);
         }
-        if !snapshot.others.is_empty() {
-            let rest = self.domain(REST_NAME, true)?;
-            for other in &snapshot.others {
-                self.spread(rest, (other.start_ns, other.end_ns), |it| &mut it.gotten_ns);
-            }
-        }
+        self.add_others(snapshot)?;
         self.open.add(snapshot);
         Ok(())
     }
@@ -156,6 +164,65 @@ impl Windows {
         Ok(())
     }
 
+    /// Threads are held so from now on.
+    fn set_placements(&mut self, snapshot: &Snapshot) {
+        for placement in &snapshot.threads.placements {
+            match placement.who {
+                Who::Vcpu(domain, _) => {
+                    let index = domain as usize;
+                    let Some(&place) = self.places.get(index) else { continue };
+                    if !self.domains[place].rest_of_host {
+                        let domain = &snapshot.structure.domains[index];
+                        self.owners.add(place, domain, &placement.groups);
+                    }
+                }
+                // Who ends is moved to the root.
+                Who::Other(_) if placement.groups.is_empty() => {}
+                Who::Other(number) => {
+                    self.others.entry(number).or_default().groups.clone_from(&placement.groups);
+                }
+            }
+        }
+    }
+
+    /// Others ran: those of virtual machines are theirs, the others the rest of the host.
+    fn add_others(&mut self, snapshot: &Snapshot) -> Result<(), WindowsError> {
+        let mut wakes = snapshot.threads.wakes.iter().peekable();
+        for run in &snapshot.others {
+            while let Some(wake) = wakes.next_if(|wake| wake.time_ns <= run.start_ns) {
+                self.wake(wake);
+            }
+            let (start_ns, end_ns) = (run.start_ns, run.end_ns);
+            let other = self.others.get_mut(&run.thread);
+            let owned = other.and_then(|it| Some((self.owners.of(run.priority, &it.groups)?, it)));
+            let Some((place, other)) = owned else {
+                let rest = self.domain(REST_NAME, true)?;
+                self.spread(rest, (start_ns, end_ns), |it| &mut it.gotten_ns);
+                continue;
+            };
+            // Since it was thrown out, or woken.
+            let since_ns = match run.waited {
+                true => other.ran_until_ns,
+                false => other.woken_ns.filter(|&woken_ns| Some(woken_ns) >= other.ran_until_ns),
+            };
+            (other.ran_until_ns, other.woken_ns) = (Some(end_ns), None);
+            if let Some(since_ns) = since_ns.filter(|&since_ns| since_ns <= start_ns) {
+                self.waited(place, (since_ns, start_ns), true);
+            }
+            self.spread(place, (start_ns, end_ns), |it| &mut it.gotten_ns);
+        }
+        wakes.for_each(|wake| self.wake(wake));
+        Ok(())
+    }
+
+    fn wake(&mut self, wake: &Wake) {
+        if let Who::Other(number) = wake.woken
+            && let Some(other) = self.others.get_mut(&number)
+        {
+            other.woken_ns = Some(wake.time_ns);
+        }
+    }
+
     fn domain(&mut self, name: &str, rest_of_host: bool) -> Result<usize, WindowsError> {
         if let Some(&place) = self.names.get(name) {
             return Ok(place);
@@ -169,7 +236,7 @@ impl Windows {
         Ok(place)
     }
 
-    /// Adds a run, or a wait, which `ended` or lasts.
+    /// Adds a run of a vCPU, or a wait, which `ended` or lasts.
     fn place(&mut self, segment: &Segment, ended: bool) {
         let Some(&place) = self.places.get(segment.domain as usize) else { return };
         let began_ns = self.began_ns.unwrap_or(0);
@@ -179,21 +246,31 @@ impl Windows {
         }
         self.single = true;
         let id = self.structure.as_ref().map_or(0, |it| it.domains[segment.domain as usize].id);
-        if pcpu.is_some() {
-            // What began without a wait had one of no length.
-            if self.waited_until_ns.remove(&(id, vcpu)) != Some(start_ns) && start_ns >= began_ns {
-                self.count_wait(place, start_ns - began_ns, 0);
+        if pcpu.is_none() {
+            self.waited(place, (start_ns, end_ns), ended);
+            if ended {
+                self.waited_until_ns.insert((id, vcpu), end_ns);
             }
-            self.spread(place, (start_ns, end_ns), |it| &mut it.gotten_ns);
             return;
         }
+        // What began without a wait had one of no length.
+        if self.waited_until_ns.remove(&(id, vcpu)) != Some(start_ns) && start_ns >= began_ns {
+            self.count_wait(place, start_ns - began_ns, 0);
+        }
+        self.spread(place, (start_ns, end_ns), |it| &mut it.gotten_ns);
+    }
+
+    /// Somebody waited, who has a pCPU now if that `ended`.
+    fn waited(&mut self, place: usize, (start_ns, end_ns): (u64, u64), ended: bool) {
+        let began_ns = self.began_ns.unwrap_or(0);
+        let Some(at_ns) = end_ns.checked_sub(began_ns) else { return };
         self.spread(place, (start_ns, end_ns), |it| &mut it.waited_ns);
         let length_ns = end_ns.saturating_sub(start_ns.max(began_ns));
-        let window = self.window(place, end_ns - began_ns - 1);
+        let at_ns = at_ns.saturating_sub(u64::from(length_ns > 0));
+        let window = self.window(place, at_ns);
         window.worst_ns = window.worst_ns.max(length_ns);
         if ended {
-            self.waited_until_ns.insert((id, vcpu), end_ns);
-            self.count_wait(place, end_ns - began_ns - 1, length_ns);
+            self.count_wait(place, at_ns, length_ns);
         }
     }
 

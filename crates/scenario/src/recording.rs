@@ -12,8 +12,8 @@ use steelyard_boundary::input::{OverBudget, within_memory, within_number};
 use steelyard_policy::Policy;
 use steelyard_recording::groups::{Groups, Member};
 use steelyard_recording::{
-    Figures, Group, History, Open, OtherRun, Placement, Snapshot, Structure, Tally, ThreadEvents,
-    Wake, Who, merged,
+    Figures, Group, History, Open, OtherRun, Owners, Placement, Snapshot, Structure, Tally,
+    ThreadEvents, Wake, Who, merged,
 };
 use steelyard_simulator::config::{Domain, HostTasks, Setup};
 use steelyard_simulator::measure::{
@@ -717,14 +717,7 @@ impl Digest {
         !matches!(self.all.host.source.as_str(), "perf" | "Perfetto") && !self.placements.is_empty()
     }
 
-    /// The group that is a domain's own, of those that hold one of its vCPUs, with what those around it are.
-    fn own_group<'a>(&self, index: u32, groups: &'a [Group]) -> Option<&'a Group> {
-        let around = self.all.domains.get(index as usize)?.groups_around? as usize;
-        groups.get(groups.len().checked_sub(around + 1)?)
-    }
-
-    /// Threads of the usual niceness in the group that is one virtual machine's own, or else in that of its vCPUs alone,
-    /// are its: its I/O and emulator threads.
+    /// I/O and emulator threads are their virtual machine's.
     fn adopt(
         &mut self,
         processes: &mut BTreeMap<u32, Process>,
@@ -734,21 +727,16 @@ impl Digest {
     ) {
         let ids: Vec<_> =
             self.all.domains.iter().map(|domain| u32::try_from(domain.id).ok()).collect();
-        let mut owners: HashMap<u64, Option<u32>> = HashMap::new();
+        let mut owners = Owners::default();
         for (who, placement) in &self.placements {
             let Who::Vcpu(index, _) = who else { continue };
-            let own = self.own_group(*index, &placement.groups).or(placement.groups.first());
-            let Some(group) = own else { continue };
-            let owner = owners.entry(group.id).or_insert(Some(*index));
-            *owner = owner.filter(|known| known == index);
+            let domain = &self.all.domains[*index as usize];
+            owners.add(*index as usize, domain, &placement.groups);
         }
-        let owner_of = |other: &OtherThread| {
-            other.groups().iter().find_map(|group| owners.get(&group.id)).copied().flatten()
-        };
         let elapsed_ns = threads.end_ns.saturating_sub(threads.start_ns);
         for (key, mut other) in std::mem::take(others) {
-            let owner = owner_of(&other).filter(|_| other.is_usual() && other.gotten_ns > 0);
-            let id = owner.and_then(|index| ids.get(index as usize).copied().flatten());
+            let owner = other.owner(&owners).filter(|_| other.gotten_ns > 0);
+            let id = owner.and_then(|index| ids.get(index).copied().flatten());
             let process = id.and_then(|id| Some((id, processes.get_mut(&id)?)));
             let room =
                 process.filter(|(_, it)| it.vcpus > 0 && it.times.len() < priority::MAX_THREADS);
@@ -757,7 +745,8 @@ impl Digest {
                 continue;
             };
             if let Some(placement) = other.placement.take() {
-                self.placements.insert(Who::Vcpu(index, process.times.len() as u32), placement);
+                let who = Who::Vcpu(index as u32, process.times.len() as u32);
+                self.placements.insert(who, placement);
             }
             let figures = figures.get(other.index as usize).cloned().unwrap_or_default();
             process.times.push(other.time(figures, elapsed_ns));
@@ -800,7 +789,7 @@ impl Digest {
         let held = self.held() && !of_xen;
         let set = ids().filter(|_| held).filter_map(|(index, id)| {
             let vcpus = vcpus(index, processes.get(&id).filter(|it| it.vcpus > 0)?);
-            let own = self.own_group(index as u32, vcpus.first()?.groups)?;
+            let own = self.all.domains[index].own_group(vcpus.first()?.groups)?;
             let (held, _) = groups.of_domain(index, &vcpus);
             (!held.ungrouped).then(|| (f64::from(own.weight.max(1)), held.weight))
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steelyard_recording::groups::{Groups, Member};
-use steelyard_recording::{Figures, Group, Placement, merged};
+use steelyard_recording::{Figures, Group, Owners, Placement, merged};
 use steelyard_simulator::config::HostTasks;
 use steelyard_simulator::measure::{TimeMeasure, Waits};
 use steelyard_simulator::units::CpuSet;
@@ -68,9 +68,9 @@ impl OtherThread {
         self.groups().is_empty() && KERNEL_THREADS.iter().any(|begin| self.name.starts_with(begin))
     }
 
-    /// Whether it has the usual niceness.
-    pub fn is_usual(&self) -> bool {
-        self.priority() == priority::NICE_USUAL
+    /// The domain that it belongs to, by its number there.
+    pub fn owner(&self, owners: &Owners) -> Option<usize> {
+        owners.of(self.priority, self.groups())
     }
 
     fn priority(&self) -> u32 {

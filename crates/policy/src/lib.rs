@@ -497,6 +497,18 @@ impl Policy {
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
+
+    /// Whether it keeps domains to caps: not each vintage does.
+    #[must_use]
+    pub fn has_caps(&self) -> bool {
+        ffi::sy_cap_period_ns(self.parameters()) > 0
+    }
+
+    /// Whether it keeps reservations for domains.
+    #[must_use]
+    pub fn reserves(&self) -> bool {
+        ffi::sy_reserves(self.parameters())
+    }
 }
 
 fn governor_named(name: &str) -> Result<usize, PolicyError> {

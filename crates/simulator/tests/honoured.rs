@@ -5,7 +5,7 @@
 mod common;
 
 use common::{MS, S, all_policies, no_costs, policies, policy, run};
-use steelyard_policy::{Policy, ffi};
+use steelyard_policy::Policy;
 use steelyard_simulator::config::{Domain, Host, Reservation, Setup};
 use steelyard_simulator::measure::{Run, Setting};
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
@@ -28,10 +28,6 @@ fn gotten_ns(run: &Run, domain: usize) -> Vec<u64> {
     run.domains[domain].vcpus.iter().map(|vcpu| vcpu.time.gotten_ns).collect()
 }
 
-fn caps(policy: &Policy) -> bool {
-    ffi::sy_cap_period_ns(policy.parameters()) > 0
-}
-
 /// Who has caps keeps to them, who has none is told on; and nobody is told on for a cap that does not
 /// bind.
 #[test]
@@ -41,7 +37,7 @@ fn a_cap_that_did_not_hold_is_told() {
             let domain = Domain { cap_percent, ..busy("a", 1) };
             let setup = Setup { host: host(1, 1), domains: vec![domain] };
             let told = &run(&setup, &policy, 1, 10 * S).domains[0].unhonoured;
-            if caps(&policy) || !binds {
+            if policy.has_caps() || !binds {
                 assert_eq!(told, &[], "{policy}");
             } else {
                 let [one] = &told[..] else { panic!("{policy}: {told:?}") };

@@ -6,7 +6,6 @@ use steelyard_policy::{Parameter, settings};
 use steelyard_scenario::{Diagnostic, DomainSettings, SettingsOfDomains, Source};
 
 use crate::failure::Failure;
-use crate::policies::heeds_caps;
 use crate::terminal;
 
 /// What `NAME=[VALUE]` is for.
@@ -82,7 +81,7 @@ pub fn tell_unheeded(policy: &str, set: &[&Parameter]) {
         let mut words =
             setting.source.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
         let heeded = match setting.name {
-            "cap_percent" => heeds_caps(policy.parameters()),
+            "cap_percent" => policy.has_caps(),
             _ => setting.source == "everywhere" || words.any(|word| parts.contains(&word)),
         };
         if !heeded {

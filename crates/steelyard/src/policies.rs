@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use serde::Serialize;
-use steelyard_policy::{Parameter, Policy, disciplines, ffi, governors, published};
+use steelyard_policy::{Parameter, Policy, disciplines, governors, published};
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::failure::Failure;
@@ -124,10 +124,10 @@ fn published_with(part: &str) -> impl Iterator<Item = (&'static str, &'static st
 
 /// Which settings of a domain it heeds, and in which vintages if not in all. Pins are the host's to keep.
 fn heeded(name: &str, vintages: &[&str]) -> Vec<String> {
-    let heeds = |kind: &str, heeds: fn(&ffi::Parameters) -> bool| {
+    let heeds = |kind: &str, heeds: fn(&Policy) -> bool| {
         let heeds = |vintage: &&&str| {
             let policy = Policy::named(&format!("{name}@{vintage}"));
-            policy.is_ok_and(|policy| heeds(policy.parameters()))
+            policy.is_ok_and(|policy| heeds(&policy))
         };
         let those: Vec<_> = vintages.iter().filter(heeds).copied().collect();
         match those.len() {
@@ -138,15 +138,10 @@ fn heeded(name: &str, vintages: &[&str]) -> Vec<String> {
     };
     let settings = [
         heeds("weight", |_| true),
-        heeds("cap", heeds_caps),
-        heeds("reservation", |policy| ffi::sy_reserves(policy)),
+        heeds("cap", Policy::has_caps),
+        heeds("reservation", Policy::reserves),
     ];
     settings.into_iter().flatten().collect()
-}
-
-/// Not each vintage has caps.
-pub fn heeds_caps(policy: &ffi::Parameters) -> bool {
-    ffi::sy_cap_period_ns(policy) > 0
 }
 
 /// What is known, with its vintages if it is not known of all.

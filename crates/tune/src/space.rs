@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use steelyard_advise::Toolstack;
-use steelyard_policy::{Parameter, Parameters, Policy, disciplines, ffi, governors, published};
+use steelyard_policy::{Parameter, Policy, disciplines, governors, published};
 use steelyard_simulator::config::{Others, Setup};
 use steelyard_simulator::limits;
 use steelyard_simulator::units::Nanoseconds;
@@ -351,13 +351,12 @@ fn vintages() -> impl Iterator<Item = Policy> {
 /// Whether a policy heeds what the host's heeds, as far as domains have that: a cap that nothing needs today may be needed
 /// tomorrow.
 fn heeds(policy: &Policy, question: &Question) -> bool {
-    let (now, then) = (question.policy.parameters(), policy.parameters());
+    let now = &question.policy;
     let domains = &question.setup.domains;
-    let caps = |of: &Parameters| ffi::sy_cap_period_ns(of) > 0;
     let capped = domains.iter().any(|domain| domain.cap_percent > 0);
     let reserved = domains.iter().any(|domain| domain.sedf.is_some());
-    (!capped || caps(then) || !caps(now))
-        && (!reserved || ffi::sy_reserves(then) || !ffi::sy_reserves(now))
+    (!capped || policy.has_caps() || !now.has_caps())
+        && (!reserved || policy.reserves() || !now.reserves())
 }
 
 /// Every parameter that there is: whose, by what name policies know it, and what it says of itself.

@@ -105,6 +105,10 @@ bench-live: lab ## instructions per scheduling decision in the real hosts
 bench-peers: lab ## what VMs get and how long they wait in Linux under the policies, EEVDF, scx_bpfland and scx_lavd
 	lab/bench-peers
 
+.PHONY: bench-guest
+bench-guest: lab ## what benchmarks in a guest say under the policies and EEVDF, beside a busy guest; as root
+	lab/bench-guest
+
 # Of each reader: seconds, and how many readers at a time. Or `make fuzz readers="perfetto set"`.
 seconds := 60
 jobs := 1

@@ -504,6 +504,25 @@ impl Policy {
         ffi::sy_cap_period_ns(self.parameters()) > 0
     }
 
+    /// Whether it heeds what may be asked for a domain, one of [`settings`].
+    #[must_use]
+    pub fn heeds(&self, setting: &Parameter) -> bool {
+        if setting.name == "cap_percent" {
+            return self.has_caps();
+        }
+        // Of a source: who heeds it, and with which value of a parameter if not always.
+        setting.source.split([',', ';']).any(|part| {
+            let (who, when) = part.trim().split_once(" in ").unwrap_or((part.trim(), ""));
+            let own = who == "everywhere"
+                || who == self.discipline().name
+                || self.governors().any(|governor| governor.name == who);
+            own && when.split_once(' ').is_none_or(|(name, value)| {
+                let mut values = self.values();
+                values.any(|(known, parameter, is)| known == name && parameter.format(is) == value)
+            })
+        })
+    }
+
     /// Whether it keeps reservations for domains.
     #[must_use]
     pub fn reserves(&self) -> bool {

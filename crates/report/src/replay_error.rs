@@ -99,10 +99,11 @@ impl ReplayError {
         let ReplayError { p99_median_factor, p99_worst_factor, .. } = self;
         format!(
             "Replays by the host's own {policy}{} are off by {share_mean_points:.1} points of share ({share_worst_points:.1} \
-             at worst), a factor of {p99_median_factor:.2} in p99 ({p99_worst_factor:.2}): {} what is asked. Less is no \
-             difference.",
+             at worst), a factor of {p99_median_factor:.2} in p99 ({p99_worst_factor:.2}): {} what is asked ({}). \
+             Less is no difference.",
             if self.assumed { " (assumed)" } else { "" },
             if self.within_goals() { "within" } else { "MORE than" },
+            GOALS.map(|goal| goal.to_string()).join(", "),
         )
     }
 

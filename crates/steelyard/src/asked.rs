@@ -75,18 +75,12 @@ pub fn print(lines: &str, otherwise: &str) -> Result<(), Failure> {
 /// Which of these settings the policy that runs does not heed.
 pub fn tell_unheeded(policy: &str, set: &[&Parameter]) {
     let Ok(policy) = steelyard_scenario::policy(policy, &[]) else { return };
-    let parts: Vec<_> =
-        policy.governors().map(|it| it.name).chain([policy.discipline().name]).collect();
     for setting in set {
-        let mut words =
-            setting.source.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
-        let heeded = match setting.name {
-            "cap_percent" => policy.has_caps(),
-            _ => setting.source == "everywhere" || words.any(|word| parts.contains(&word)),
-        };
-        if !heeded {
+        if !policy.heeds(setting) {
             let (name, source) = (setting.name, setting.source);
-            terminal::note(&format!("{policy} runs; `{name}` is heeded by: {source}"));
+            terminal::note(&format!(
+                "{policy} runs; `{name}` is heeded by: {source} (it is kept, and counts once such a policy runs)"
+            ));
         }
     }
 }

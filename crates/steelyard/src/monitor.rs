@@ -61,6 +61,12 @@ pub fn top(arguments: &Top, interrupt: &Interrupt) -> Result<(), Failure> {
     // A signal ends it as it ends any command, but for a line half-written.
     let never = AtomicBool::new(false);
     while let Some(now) = source.sample(&never).map_err(watching)? {
+        if last.is_none()
+            && batch.is_some()
+            && let Some(missing) = now.structure.host.missing_waits()
+        {
+            terminal::note(&text::told(missing).to_string());
+        }
         let mut between_ns = 0;
         let processes = source.processes();
         if let Some((last, before)) = &last {

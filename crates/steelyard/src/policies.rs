@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use serde::Serialize;
-use steelyard_policy::{Parameter, Policy, disciplines, governors, published};
+use steelyard_policy::{Parameter, Policy, disciplines, governors, published, settings};
 use steelyard_simulator::units::Nanoseconds;
 
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ fn as_text(part: &Part, width: usize) -> String {
         lines.push(format!("With: {}", with.join(", ")));
     } else {
         lines.push(format!("Vintages: {}", spelled.collect::<Vec<_>>().join(", ")));
-        lines.push(format!("Heeds: {}", heeded(name, vintages).join(", ")));
+        lines.push(format!("Heeds: {}", heeded(name, vintages).join("; ")));
     }
     let by_name = published_with(name);
     lines.extend(by_name.map(|(name, spelled)| format!("By name: {name} = {spelled}")));
@@ -124,10 +124,11 @@ fn published_with(part: &str) -> impl Iterator<Item = (&'static str, &'static st
 
 /// Which settings of a domain it heeds, and in which vintages if not in all. Pins are the host's to keep.
 fn heeded(name: &str, vintages: &[&str]) -> Vec<String> {
-    let heeds = |kind: &str, heeds: fn(&Policy) -> bool| {
+    let heeds = |(kind, setting): (&str, &str)| {
+        let setting = settings().iter().find(|it| it.name == setting)?;
         let heeds = |vintage: &&&str| {
             let policy = Policy::named(&format!("{name}@{vintage}"));
-            policy.is_ok_and(|policy| heeds(&policy))
+            policy.is_ok_and(|policy| policy.heeds(setting))
         };
         let those: Vec<_> = vintages.iter().filter(heeds).copied().collect();
         match those.len() {
@@ -136,12 +137,13 @@ fn heeded(name: &str, vintages: &[&str]) -> Vec<String> {
             _ => Some(format!("{kind} in {}", those.join(", "))),
         }
     };
-    let settings = [
-        heeds("weight", |_| true),
-        heeds("cap", Policy::has_caps),
-        heeds("reservation", Policy::reserves),
+    let kinds = [
+        ("weight", "weight"),
+        ("cap", "cap_percent"),
+        ("slice", "slice"),
+        ("reservation", "sedf.period"),
     ];
-    settings.into_iter().flatten().collect()
+    kinds.into_iter().filter_map(heeds).collect()
 }
 
 /// What is known, with its vintages if it is not known of all.

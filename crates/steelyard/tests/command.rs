@@ -79,7 +79,7 @@ fn a_policy_that_ignores_a_cap_is_told_on() {
     assert!(!one_line.contains("credit2@xen-4.5 serves it best"), "{text}");
     let output = steelyard(&directory).args(["policies", "credit2"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("Heeds: weight, cap in xen-4.20\n"), "{text}");
+    assert!(text.contains("Heeds: weight; cap in xen-4.20; slice\n"), "{text}");
     assert!(text.contains("Known: queues are balanced"), "{text}");
 }
 

@@ -306,9 +306,9 @@ fn read_recording(
     });
     recording.ok_or_else(|| {
         let message = "there are sums in this recording, no single runs and waits: no loads can be made of it";
-        Diagnostic::of_file(path.display().to_string(), message).with_help(
-            "`steelyard top` says under `?` what it needs to see them on a host; or record with `perf sched record`",
-        )
+        let help = "`steelyard record` says what it needs to see them on a host; or record with `perf sched record`, in \
+                    Xen's dom0 with `xentrace -D -e 0x29000`";
+        Diagnostic::of_file(path.display().to_string(), message).with_help(help)
     })
 }
 

@@ -23,7 +23,7 @@ pub fn text(advice: &Advice, input: &str, all: bool) -> String {
     let mut text = wrapped(0, &host);
     let runs = format!("{runs} runs of {} each", time(advice.elapsed_ns as f64));
     let error = advice.error.map_or(String::new(), |error| {
-        format!("; replays are off by {}: what gains less is left out", number(error))
+        format!("; replays are off by {} of harm: what gains less is left out", number(error))
     });
     text.push_str(&wrapped(0, &(runs + &error)));
     if let Some(replays) = advice.replays.as_ref().filter(|replays| !replays.within_goals()) {

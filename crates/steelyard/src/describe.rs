@@ -29,6 +29,8 @@ pub fn run(arguments: &Describe, interrupt: &Interrupt) -> Result<(), Failure> {
     })?;
     let running = described.host.domain.iter().filter(|domain| domain.id.is_some()).count();
     let threads = described.host.thread.len();
-    terminal::note(&format!("virtual machines that run: {running}; threads told of: {threads}"));
+    // Xen has none to tell of.
+    let threads = if threads > 0 { format!("; threads told of: {threads}") } else { String::new() };
+    terminal::note(&format!("virtual machines that run: {running}{threads}"));
     Ok(())
 }

@@ -99,6 +99,10 @@ fn random(number: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
+fn near(value: f64, expected: f64) {
+    assert!((value - expected).abs() < 1e-6, "{value}");
+}
+
 fn of<'a>(change: &'a Change, name: &str) -> &'a DomainChange {
     change.domains.iter().find(|domain| domain.name == name).unwrap()
 }
@@ -111,7 +115,6 @@ fn figures_are_those_of_the_whole_recordings() {
     assert_eq!((change.before.windows, change.before.window_ns), (64, 100 * MS));
     assert_eq!(change.before.length_ns, 6400 * MS);
     let web = of(&change, "web");
-    let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value}");
     near(web.share_percent.before, 20.0);
     near(web.share_percent.after, 20.0);
     near(web.waited_percent.unwrap().before, 40.0);
@@ -149,7 +152,6 @@ fn threads_of_a_machine_are_its_own() {
     let other = beside(told(vec![held(of_web[0], 1), held(of_web[1], 2)]));
     let change = Change::between(("a", &emulator), ("b", &other));
     let web = of(&change, "web");
-    let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value}");
     // 3 ms more of each 10, and 0.5 ms more in which it waited.
     near(web.share_percent.before, 50.0);
     near(web.share_percent.after, 20.0);

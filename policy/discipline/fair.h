@@ -15,8 +15,8 @@
  *  - `poise` is order `deadline` with savings: who sleeps while others use its part saves that part, up to saved_ns
  *    for its domain, and is not in the queue's virtual time until it is spent. Who has savings goes before who has
  *    none, earliest deadline in time first; so who uses less than its part hardly waits, however long its bursts are,
- *    and who uses more has nothing to save. A timer ends each slice, and a cap's budget is saved likewise. With
- *    governor cosched it is the policy of that name (docs/flagship.md).
+ *    and who uses more has nothing to save. A timer ends each slice, of which those without savings grow while nobody sleeps, and a
+ *    cap's budget is saved likewise. With governor cosched it is the policy of that name (docs/flagship.md).
  *    Bound: who has no savings waits, beyond what it would wait in `eevdf`, for no longer than the savings of those
  *    who share its queue, saved_ns for each domain there, and savings come only from sleep.
  *
@@ -93,7 +93,7 @@
 	  "sysctl_sched_latency", 6 * SY_MS, 6 * SY_MS, 6 * SY_MS) \
 	X(FAIR_BASE_SLICE_NS, "base_slice_ns", "ns", 100 * SY_US, SY_S, \
 	  "least mean slice (order vruntime); slice of who asks for none (order deadline)", \
-	  "sysctl_sched_min_granularity, sysctl_sched_base_slice; poise: ours", 500 * SY_US, 750 * SY_US, 700 * SY_US) \
+	  "sysctl_sched_min_granularity, sysctl_sched_base_slice; poise: ours", 300 * SY_US, 750 * SY_US, 700 * SY_US) \
 	X(FAIR_ASKED_SLICE_MIN_NS, "asked_slice_min_ns", "ns", SY_US, SY_S, \
 	  "order deadline: least slice that a domain may ask for", \
 	  "sched_setattr(): sched_runtime at least NSEC_PER_MSEC / 10", 100 * SY_US, 100 * SY_US, 100 * SY_US) \
@@ -114,6 +114,9 @@
 	X(FAIR_HRTICK, "hrtick", "off|on|every", 0, 2, \
 	  "order deadline: whether a timer ends the first slice after a switch, or every one; the tick ends the others", \
 	  "HRTICK, off in 6.12; in 7.2 on where CONFIG_HRTIMER_REARM_DEFERRED is (x86)", FAIR_HRTICK_EVERY, 0, 0) \
+	X(FAIR_SLICE_GROWTH, "slice_growth", "times", 1, 64, \
+	  "order deadline: most that the slice of who asks for none becomes, by an eighth with each consumed without sleep", \
+	  "ours", 4, 1, 1) \
 	X(FAIR_SAVED_NS, "saved_ns", "ns", 0, SY_S, \
 	  "order deadline: most of its part that a domain saves while it sleeps", "ours", 30 * SY_MS, 0, 0) \
 	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
@@ -134,21 +137,21 @@
 	  5 * SY_MS, 32 * SY_MS) \
 	X(FAIR_CAP_PERIOD_NS, "cap_period_ns", "ns", 0, BUDGET_PERIOD_MAX_NS, \
 	  "time for which a cap's budget is given; 0: no caps", \
-	  "CONFIG_CFS_BANDWIDTH from 3.2, default_cfs_period(), cpu.max", 100 * SY_MS, 0, 100 * SY_MS) \
+	  "CONFIG_CFS_BANDWIDTH from 3.2, default_cfs_period(), cpu.max; poise: ours", 10 * SY_MS, 0, 100 * SY_MS) \
 	X(FAIR_CAP_BURST_PERCENT, "cap_burst_percent", "percent", 0, BUDGET_BURST_PERCENT_MAX, \
 	  "most that a cap's budget saves from one period to the next, of a budget", \
-	  "ours; cpu.max.burst", 100, 0, 0) \
+	  "ours; cpu.max.burst", 1000, 0, 0) \
 	X(FAIR_TICK_NS, "tick_ns", "ns", 100 * SY_US, SY_S, "time between ticks", \
 	  "CONFIG_HZ=250", 4 * SY_MS, 4 * SY_MS, 4 * SY_MS) \
 	X(FAIR_MIGRATION_COST_NS, "migration_cost_ns", "ns", 0, SY_S, \
 	  "who ran so short a time ago is left where its cache is", \
-	  "sysctl_sched_migration_cost, task_hot()", 500 * SY_US, 500 * SY_US, 500 * SY_US) \
+	  "sysctl_sched_migration_cost, task_hot(); poise: ours", 0, 500 * SY_US, 500 * SY_US) \
 	X(FAIR_NEWIDLE_LEAST_NS, "newidle_least_ns", "ns", 0, SY_S, \
 	  "a newly idle pCPU looks for work if it is idle for so long on average", \
 	  "idle_balance(): avg_idle against sysctl_sched_migration_cost", 0, 500 * SY_US, 0) \
 	X(FAIR_BALANCE_INTERVAL_NS, "balance_interval_ns", "ns", SY_US, SY_S, \
 	  "time between two balances towards idle pCPUs, per pCPU of the host", \
-	  "2.6.38: max_interval of a sched domain, 4 ms, taken for 8 pCPUs; 6.12: min_interval", SY_MS, \
+	  "2.6.38: max_interval of a sched domain, 4 ms, taken for 8 pCPUs; 6.12: min_interval; poise: ours", 300 * SY_US, \
 	  500 * SY_US, SY_MS) \
 	X(FAIR_BALANCE_INTERVAL_MAX_NS, "balance_interval_max_ns", "ns", SY_US, 10 * SY_S, \
 	  "most time between two balances towards idle pCPUs", "reading", 64 * SY_MS, 64 * SY_MS, 64 * SY_MS) \
@@ -480,7 +483,7 @@ SY_FN u32 fair_yield(const struct sy_policy *p, struct sy_queue *q, struct sy_do
 		s->vruntime += given;
 		f->remainder += s->weight * given;
 		fair_settle(f);
-		fair_renew_deadline(p, f, d, s, now);
+		fair_renew_deadline(s, fair_asked_slice_ns(p, f, d), now);
 	}
 	return 0;
 }
@@ -612,7 +615,7 @@ static inline u32 fair_charge_sums(const struct sy_policy *p, struct fair_sums *
 	fair_reweigh(p, f, s, weight);
 	consumed = spent || s->vruntime >= s->deadline;
 	if (consumed)
-		fair_renew_deadline(p, f, d, s, now);
+		fair_renew_deadline(s, fair_next_slice_ns(p, f, d, s), now);
 	return consumed || (SY_CHOICE(p, FAIR_PREEMPT_SHORT) && !s->protected && s->vruntime > f->vruntime) ?
 		       SY_RESCHEDULE :
 		       0;

@@ -599,7 +599,7 @@ fn eevdf_negative_lag_wears_off_in_sleep() {
     }
 }
 
-/// Two of weight 256; the second sleeps while the first runs for this long, and wakes. Slices are of 0.5 ms.
+/// Two of weight 256; the second sleeps while the first runs for this long, and wakes. Slices are of 0.3 ms.
 fn after_sleep(slept_ns: u64) -> (Host, usize, usize) {
     let mut host = Host::new("fair@poise", &[], 1);
     let (a, b) = (host.single(256), host.single(256));
@@ -617,7 +617,7 @@ fn after_sleep(slept_ns: u64) -> (Host, usize, usize) {
 fn poise_spends_what_sleep_left_unused_before_all_others() {
     // a has run 10 ms, and b saved as much: it has 10 ms alone, then each has a half of what follows.
     let (mut host, a, b) = after_sleep(10 * MS);
-    assert_eq!(host.key_of(b), host.now + 500 * US, "its deadline is a time");
+    assert_eq!(host.key_of(b), host.now + 300 * US, "its deadline is a time");
     assert!(host.lead(b) > 0);
     host.run(10 * MS);
     assert_eq!((host.got_ns[a], host.got_ns[b]), (10 * MS, 10 * MS));
@@ -665,15 +665,57 @@ fn poise_takes_the_earliest_deadline_of_those_who_have_savings() {
     host.now += 20 * MS;
     host.wake(b);
     assert_eq!(host.choose(0), Some(b));
-    // The other's deadline is 0.5 ms after its wake-up, and this one's 0.2 ms after its own.
-    host.now += 100 * US;
+    // The other's deadline is 0.3 ms after its wake-up, and this one's 0.2 ms after its own.
+    host.now += 50 * US;
     host.wake(short);
     assert_eq!(host.key_of(short), host.now + 200 * US);
     assert!(host.lead(short) > 0);
     assert_eq!(host.choose(0), Some(short));
-    // Both before who has no savings, until both are spent.
-    host.run(39_900 * US);
-    assert_eq!(host.got_ns, [20 * MS, 20 * MS, 20 * MS]);
+    // Both before who has no savings, until both are spent: that is seen when a slice ends.
+    host.run(39_950 * US);
+    assert_eq!(host.got_ns[a], 20 * MS);
+    for sleeper in [b, short] {
+        assert_near(host.got_ns[sleeper] as f64, 20e6, 0.3e6, "its savings");
+    }
+}
+
+/// The slices of who is chosen again and again on pCPU 0, in us.
+fn slices_us(host: &mut Host, count: usize) -> Vec<u64> {
+    (0..count)
+        .map(|_| {
+            host.choose(0).expect("somebody runs");
+            let slice_ns = timer_ns(host).expect("a timer ends each slice");
+            host.now += slice_ns;
+            slice_ns / US
+        })
+        .collect()
+}
+
+#[test]
+fn poise_slices_grow_while_nobody_sleeps() {
+    // Each is an eighth longer than the one before, in whole us, up to four of the first.
+    let mut host = Host::new("fair@poise", &[], 1);
+    let a = host.single(256);
+    let grown = [300, 337, 379, 427, 480, 540, 608, 684, 769, 865, 974, 1095, 1200, 1200];
+    host.wake(a);
+    assert_eq!(slices_us(&mut host, 14), grown);
+    host.block(0);
+    host.wake(a);
+    assert_eq!(slices_us(&mut host, 2), grown[..2], "sleep begins anew");
+    host.block(0);
+
+    // Who asks for a slice has that.
+    let asks = host.domain(Settings { slice_ns: 2 * MS, ..Settings::default() }, &[0]);
+    host.wake(asks);
+    assert_eq!(slices_us(&mut host, 3), [2000; 3]);
+}
+
+#[test]
+fn poise_slices_of_savings_do_not_grow() {
+    // b has saved 3 ms, ten slices; the eleventh is the first that grows.
+    let (mut host, _, b) = after_sleep(3 * MS);
+    assert_eq!(slices_us(&mut host, 10), [300; 10]);
+    assert_eq!(host.cpus[0].running, Some(b));
 }
 
 #[test]
@@ -1038,10 +1080,11 @@ fn a_parked_domain_keeps_its_parts_of_the_weight() {
 #[test]
 fn a_cap_saves_what_the_domain_or_the_policy_says() {
     // 25 % of 100 ms. It sleeps for two periods, of which it leaves 49 ms unused, and has as much of that as may be saved
-    // beside the 25 ms of the next; then 25 in each.
+    // beside the 25 ms of the next; then 25 in each. In poise a period is 10 ms: as much of 49 ms, beside the 2.5 ms of each of
+    // the nine periods that begin in 90 ms.
     for (policy, cap_burst_ns, first_ns) in [
-        ("fair@poise", 0, 50 * MS),
-        ("fair@poise", 40 * MS, 65 * MS),
+        ("fair@poise", 0, 47_500 * US),
+        ("fair@poise", 40 * MS, 62_500 * US),
         ("fair@eevdf", 0, 25 * MS),
         ("fair@eevdf", 40 * MS, 65 * MS),
         ("fair@eevdf", 90 * MS, 74 * MS),

@@ -1026,7 +1026,9 @@ proptest! {
         domains.extend((0..hogs).map(|_| Domain::new("", 1).with_task(1, Busy::default())));
         let setup = named(Host { costs: no_costs(), ..Host::default() }, domains);
         let policy = policy("fair@poise");
-        let [saved_ns, slice_ns] = ["saved_ns", "base_slice_ns"].map(|name| parameter(&policy, name));
+        let [saved_ns, base_slice_ns, growth] =
+            ["saved_ns", "base_slice_ns", "slice_growth"].map(|name| parameter(&policy, name));
+        let slice_ns = growth * base_slice_ns;
         let run = run(&setup, &policy, seed, 2 * S);
         let others = setup.domains.len() as u64 - 1;
         for domain in &run.domains {

@@ -676,7 +676,9 @@ static const struct sy_description credit2_description = {
 	.vintage = { "xen-4.5", "xen-4.20" },
 	.parameters = CREDIT2_PARAMETER_COUNT,
 	.parameter = credit2_parameters,
-	.known = { CREDIT2_KNOWN, CREDIT2_KNOWN },
+	.known = { CREDIT2_KNOWN,
+		   CREDIT2_KNOWN "; who wakes sooner than ratelimit_ns after another was chosen waits until that one's run "
+				 "ends, for up to run_max_ns" },
 };
 #endif
 

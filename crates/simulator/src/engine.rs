@@ -7,7 +7,7 @@ use std::ptr::null;
 
 use steelyard_policy::{Parameters, Settings, ffi, twin};
 
-use crate::numbers::{DomainNumber, PcpuNumber, QueueNumber, VcpuNumber};
+use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::run_queue::Waiting;
 use crate::topology::LEVELS;
 
@@ -40,6 +40,14 @@ pub(crate) struct Vcpu {
     pub woken: bool,
     saving: bool,
     unplaced: bool,
+}
+
+impl Vcpu {
+    /// Of this domain, of which the engine knows nothing yet; blocked since then.
+    pub fn of(domain: DomainNumber, since_ns: u64) -> Vcpu {
+        let (queue, ran_on) = (Number::NONE, Number::NONE);
+        Vcpu { domain, queue, ran_on, since_ns, ..Vcpu::default() }
+    }
 }
 
 /// `struct simulated_domain`

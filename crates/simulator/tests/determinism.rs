@@ -197,3 +197,34 @@ fn another_domain_does_not_change_what_one_draws() {
     let others = ["first", "second"].map(|name| Domain::new(name, 1).with_task(2, noisy.clone()));
     assert_eq!(alone, requests(others.to_vec()));
 }
+
+/// Where all domains start later, at a time to which ticks and accountings fit, the same happens later.
+#[test]
+fn a_host_that_starts_later_does_the_same_later() {
+    const LATER: Nanoseconds = Nanoseconds::from_ms(3_000);
+    let nap =
+        Busy { compute: Nanoseconds::from_ms(3), sleep: Nanoseconds(5_300_000), ..Busy::default() };
+    let mut domains = vec![
+        Domain::new("busy", 2).with_task(2, Busy::default()),
+        Domain::new("nap", 1).with_task(1, nap),
+        Domain::new("heavy", 1).with_task(1, Busy::default()),
+    ];
+    domains[2].weight = 512;
+    let now = Setup { host: Host::with_pcpus(2), domains };
+    let mut later = now.clone();
+    for domain in &mut later.domains {
+        domain.start = LATER;
+    }
+    for policy in all_policies() {
+        let what_happened = |setup: &Setup, length_ns: u64| {
+            let run = run(setup, &policy, 1, length_ns);
+            let times = run.domains.into_iter().map(|domain| domain.time);
+            let what =
+                times.map(|time| (time.gotten_ns, time.waited_ns, time.switches, time.migrations));
+            what.collect::<Vec<_>>()
+        };
+        let (now, later) =
+            (what_happened(&now, LENGTH_NS), what_happened(&later, LATER.0 + LENGTH_NS));
+        assert_eq!(now, later, "{policy}");
+    }
+}

@@ -10,7 +10,7 @@ use steelyard_simulator::config::{Costs, Domain, Host, HostTasks, Io, Others, Re
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
-    Boot, Busy, Client, Disk, Ping, Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
+    Boot, Busy, Client, Clocked, Disk, Ping, Spinlock, Stream, SysbenchCpu, Video, Web, Workload,
 };
 
 fn free_host(pcpus: u32) -> Host {
@@ -51,6 +51,26 @@ fn timeline(setup: &Setup, policy: &Policy, length_ns: u64) -> Vec<(u32, u64, u6
         }
     }
     joined
+}
+
+/// A domain is not there before it starts. Who sleeps for 100 ms beside a busy one has saved 30 ms of the pCPU under poise,
+/// and uses them before that runs again; who starts then has saved nothing, and they take turns by slices, 1.2 ms at most.
+#[test]
+fn who_starts_later_has_not_slept_before() {
+    let first_run_ns = |late: Domain| {
+        let setup = Setup { host: free_host(1), domains: vec![busy_domain("there", 256), late] };
+        let (_, trace) = run_traced(&setup, &policy("poise"), 1, 300 * MS);
+        let (start_ns, end_ns) = vcpu_times(&trace, 1, 0, true)[0];
+        assert!(start_ns >= 100 * MS, "{start_ns}");
+        end_ns - start_ns
+    };
+    let late = Domain { start: Nanoseconds::from_ms(100), ..busy_domain("late", 256) };
+    assert!(first_run_ns(late) <= 1_200 * US);
+    let (from, run) = (Nanoseconds::from_ms(100), Nanoseconds::from_ms(100));
+    let awoken = Clocked { period: Nanoseconds(S), from, run, ..Clocked::default() };
+    let used_ns = first_run_ns(Domain::new("asleep", 1).with_task(1, awoken));
+    // And what is left of its slice then.
+    assert!((30 * MS..30 * MS + 1_200 * US).contains(&used_ns), "{used_ns}");
 }
 
 /// Slice and period 5/25, 2/10, 5/10 ms without extra time: at equal deadlines the first comes

@@ -13,7 +13,7 @@ use crate::engine::{Domain as Group, Host};
 use crate::numbers::{DomainNumber, Number, PcpuNumber, QueueNumber, VcpuNumber};
 use crate::topology::Level;
 
-use super::{EPOCH_NS, FULL_SPEED, Simulation, Sleep};
+use super::{Beginning, EPOCH_NS, FULL_SPEED, Simulation, Sleep};
 
 /// Ids of groups, above those of domains.
 const GROUP_IDS: u64 = 1 << 32;
@@ -75,30 +75,25 @@ impl Simulation {
         number.map_or(null_mut(), |number| &raw mut self.groups[number])
     }
 
-    pub(super) fn domain_begin(
-        &mut self,
-        domain: DomainNumber,
-        group: *mut Group,
-        settings: &ffi::Settings,
-        vcpus: u32,
-    ) {
+    /// Until now the domain was not there: nobody knows of it, and its vCPUs count as blocked.
+    pub(super) fn domain_begin(&mut self, beginning: Beginning) {
+        let Beginning { domain, group, settings, homes } = beginning;
+        self.domains[domain].sampled = self.sums(domain);
+        self.account_order.push(domain);
+        self.host.tables.account_count += 1;
         let now = self.policy_now();
+        let vcpus = homes.len() as u64;
         // SAFETY: the contract of `engine.rs`; the group is of `groups`, or none.
         unsafe {
-            (self.calls.domain_begin)(self.host(), domain, group, settings, vcpus.into(), now);
+            (self.calls.domain_begin)(self.host(), domain, group, &settings, vcpus, now);
         }
-    }
-
-    pub(super) fn vcpu_begin(
-        &mut self,
-        vcpu: VcpuNumber,
-        domain: DomainNumber,
-        index: u32,
-        pcpu: PcpuNumber,
-    ) {
-        let now = self.policy_now();
-        // SAFETY: the contract of `engine.rs`.
-        unsafe { (self.calls.vcpu_begin)(self.host(), vcpu, domain, index, pcpu, now) }
+        for ((index, vcpu), home) in (0..).zip(self.domains[domain].vcpus()).zip(homes) {
+            let entry = &mut self.vcpus[vcpu];
+            entry.times.blocked_ns += self.now_ns - entry.since_ns();
+            // SAFETY: the same.
+            unsafe { (self.calls.vcpu_begin)(self.host(), vcpu, domain, index, home, now) }
+            self.arm_vcpu_timer(vcpu);
+        }
     }
 
     /// A blocked vCPU has work again.

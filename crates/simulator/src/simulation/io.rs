@@ -4,7 +4,7 @@
 //! which serve one after another.
 
 use crate::config::Vif;
-use crate::numbers::{Number, TaskNumber, ThreadNumber};
+use crate::numbers::{DomainNumber, Number, TaskNumber, ThreadNumber};
 use crate::workload::{Event, Order, Outside, Packet, Way};
 
 use super::Simulation;
@@ -15,6 +15,8 @@ const REQUEST_BYTES: u64 = 44 * 1024;
 /// What is on its way and will be somewhere at a known time.
 #[derive(Clone, Copy)]
 pub(super) enum Flight {
+    /// A domain begins.
+    Begin(DomainNumber),
     /// A task starts.
     Start(TaskNumber),
     /// A task's clients wanted to be told.
@@ -119,6 +121,7 @@ impl Simulation {
         let flight = self.devices.flights[index as usize];
         self.devices.landed.push(index);
         match flight {
+            Flight::Begin(domain) => self.begin_later(domain),
             Flight::Start(task) => self.outside(task, Event::Start),
             Flight::Timer(task) => self.outside(task, Event::Timer),
             Flight::Packet(packet) if packet.way == Way::Out => {

@@ -91,8 +91,10 @@ pub struct Simulation {
     /// Queues that asked for balance.
     unbalanced: VecDeque<QueueNumber>,
     others: Others,
-    /// Domains in the order in which accounting visits them.
+    /// Domains that have begun, in the order in which accounting visits them.
     account_order: Vec<DomainNumber>,
+    /// Those that begin later.
+    beginnings: Vec<Beginning>,
 
     // Guests and devices.
     threads: Table<OfThread, Thread>,
@@ -107,6 +109,16 @@ pub struct Simulation {
     scheduling_events: SchedulingEvents,
     guest_steps: u64,
     trace: Option<Trace>,
+}
+
+/// What the engine is told of a domain when it begins.
+struct Beginning {
+    domain: DomainNumber,
+    /// One of [`Simulation::groups`], or null.
+    group: *mut engine::Domain,
+    settings: Settings,
+    /// Where its vCPUs belong at first.
+    homes: Vec<PcpuNumber>,
 }
 
 /// Where each kind of timer begins.
@@ -305,6 +317,10 @@ struct Task {
     semaphores: Vec<guest::Semaphore>,
 }
 
+fn start_ns(setup: &Setup, domain: DomainNumber) -> u64 {
+    setup.domains[domain.0 as usize].start.0
+}
+
 /// What one of each takes, in bytes.
 pub(crate) mod sizes {
     pub const PCPU: usize = size_of::<super::Pcpu>();
@@ -335,9 +351,6 @@ impl Simulation {
         let all = Mask::of(pcpus, (0..pcpus).map(Number::new));
         let lines = pcpus.div_ceil(topology.level_pcpus[Level::Cache as usize]);
         let others = Others::of(setup, policy, pcpus, lines);
-        let is_vcpus =
-            |number: &u32| !others.have(setup.domains[*number as usize].host_tasks.as_ref());
-        let accounted = (0..setup.domains.len() as u32).filter(is_vcpus);
         let mut simulation = Simulation {
             calls: engine::calls(&parameters),
             label: policy.to_string(),
@@ -385,7 +398,8 @@ impl Simulation {
             interrupted: vec![],
             changed: vec![],
             unbalanced: VecDeque::new(),
-            account_order: accounted.map(Number::new).collect(),
+            account_order: Vec::with_capacity(setup.domains.len()),
+            beginnings: vec![],
             others,
             threads: Table::with_capacity(0),
             tasks: Table::with_capacity(setup.domains.len()),
@@ -410,6 +424,12 @@ impl Simulation {
         simulation.show_sets();
         simulation.idleness = Idleness::new(&simulation.sets, pcpus);
         simulation.create_timers(setup);
+        let later = |beginning: &mut Beginning| start_ns(setup, beginning.domain) > 0;
+        let mut beginnings = std::mem::take(&mut simulation.beginnings);
+        simulation.beginnings = beginnings.extract_if(.., later).collect();
+        for beginning in beginnings {
+            simulation.domain_begin(beginning);
+        }
         Ok(simulation)
     }
 
@@ -455,7 +475,7 @@ impl Simulation {
             waited: self.waited.as_mut_ptr(),
             lesser: self.lesser.as_mut_ptr(),
             words: self.idle.words().len() as u32,
-            account_count: self.account_order.len() as u32,
+            account_count: 0,
             account_order: self.account_order.as_ptr(),
         };
     }
@@ -503,12 +523,11 @@ impl Simulation {
             tasks: first_task..first_task,
             guest: guest::GuestKernel::new(config),
         });
+        let create = |index| self.create_vcpu(domain, index, config);
+        let homes = (0..config.vcpus).map(create).collect();
         if !self.others.have(config.host_tasks.as_ref()) {
             let group = self.group(&host.group, config.group.as_ref());
-            self.domain_begin(domain, group, &settings, config.vcpus);
-        }
-        for index in 0..config.vcpus {
-            self.create_vcpu(domain, index, config);
+            self.beginnings.push(Beginning { domain, group, settings, homes });
         }
         for task in &config.task {
             let name = task.name.clone().unwrap_or_else(|| task.workload.name().to_owned());
@@ -541,7 +560,13 @@ impl Simulation {
         set.map(|set| Mask::of(self.topology.pcpus, set.iter().map(Number::new)))
     }
 
-    fn create_vcpu(&mut self, domain: DomainNumber, index: u32, config: &crate::config::Domain) {
+    /// Where it belongs at first.
+    fn create_vcpu(
+        &mut self,
+        domain: DomainNumber,
+        index: u32,
+        config: &crate::config::Domain,
+    ) -> PcpuNumber {
         let pin = self.given_mask(&config.pin, index);
         let allowed = pin.map_or(EVERYWHERE, |mask| self.set_number(mask));
         let soft = self.given_mask(&config.pin_soft, index);
@@ -552,7 +577,7 @@ impl Simulation {
 
         let vcpu = self.vcpus.next();
         self.vcpus.push(Vcpu {
-            engine: engine::Vcpu::default(),
+            engine: engine::Vcpu::of(domain, EPOCH_NS),
             allowed,
             preferred,
             thread: Number::NONE,
@@ -567,10 +592,12 @@ impl Simulation {
             times: observe::Times::default(),
             waits: WaitRecorder::default(),
         });
-        match config.host_tasks.as_ref().filter(|tasks| self.others.have(Some(tasks))) {
-            Some(tasks) => self.other_begin(vcpu, domain, tasks, pcpu),
-            None => self.vcpu_begin(vcpu, domain, index, pcpu),
+        if let Some(tasks) =
+            config.host_tasks.as_ref().filter(|tasks| self.others.have(Some(tasks)))
+        {
+            self.vcpus[vcpu].other = self.others.add(tasks, pcpu);
         }
+        pcpu
     }
 
     /// Where a vCPU that prefers this set belongs at first: where it was recorded to have run, or else where fewest
@@ -700,19 +727,29 @@ impl Simulation {
         if self.sample_ns > 0 {
             self.timers.set(self.timer_base.sample, self.sample_ns);
         }
-        let start_ns = |domain: DomainNumber| setup.domains[domain.0 as usize].start.0;
+        // What falls on one time comes in this order: a domain begins before its threads start.
+        for domain in self.domains.numbers() {
+            match start_ns(setup, domain) {
+                0 => {}
+                start_ns => self.launch(io::Flight::Begin(domain), start_ns),
+            }
+        }
         for thread in self.threads.numbers() {
-            let start_ns = start_ns(self.threads[thread].domain);
+            let start_ns = start_ns(setup, self.threads[thread].domain);
             self.timers.set(self.timer_base.thread + thread.0, start_ns);
         }
         for task in self.tasks.numbers() {
-            let start_ns = start_ns(self.tasks[task].domain);
+            let start_ns = start_ns(setup, self.tasks[task].domain);
             self.launch(io::Flight::Start(task), start_ns);
         }
-        for vcpu in self.vcpus.numbers() {
-            if !self.is_other(vcpu) {
-                self.arm_vcpu_timer(vcpu);
-            }
+    }
+
+    /// The time has come for which one of [`Simulation::beginnings`] waits, if there is one.
+    fn begin_later(&mut self, domain: DomainNumber) {
+        let is_this = |beginning: &Beginning| beginning.domain == domain;
+        if let Some(place) = self.beginnings.iter().position(is_this) {
+            let beginning = self.beginnings.swap_remove(place);
+            self.domain_begin(beginning);
         }
     }
 

@@ -346,7 +346,8 @@ impl Simulation {
     /// What the policy says of each vCPU now, domain by domain.
     pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
         self.vcpus.iter().map(|vcpu| {
-            if vcpu.other != Number::NONE {
+            // Nobody knows of it.
+            if vcpu.engine.queue == Number::NONE {
                 return Standing::default();
             }
             let domain = &self.domains[vcpu.engine.domain].engine.state;

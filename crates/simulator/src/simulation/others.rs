@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::config::{HostTasks, Others as Way, Setup};
 use crate::engine::{self, Status};
-use crate::numbers::{DomainNumber, Number, OfOther, OtherNumber, PcpuNumber, Table, VcpuNumber};
+use crate::numbers::{Number, OfOther, OtherNumber, PcpuNumber, Table, VcpuNumber};
 use crate::priority;
 use crate::run_queue::RunQueue;
 use crate::topology::{LEVELS, Level};
@@ -183,21 +183,6 @@ impl Simulation {
     }
 
     // ---- What happens ----
-
-    pub(super) fn other_begin(
-        &mut self,
-        vcpu: VcpuNumber,
-        domain: DomainNumber,
-        tasks: &HostTasks,
-        pcpu: PcpuNumber,
-    ) {
-        let entry = &mut self.vcpus[vcpu];
-        entry.other = self.others.add(tasks, pcpu);
-        entry.engine.domain = domain;
-        entry.engine.queue = Number::NONE;
-        entry.engine.ran_on = Number::NONE;
-        self.turn(vcpu, Status::Blocked);
-    }
 
     /// One that slept has work again.
     #[inline(never)] // Most hosts have none of them.

@@ -231,6 +231,9 @@ impl Experiment {
             if metric.every.is_some_and(|every| every.0 == 0) {
                 return at("`every` is 0");
             }
+            if metric.ends_run && metric.value.is_none() {
+                return at("only a `value` of a task can end a run");
+            }
         }
         for (index, figure) in self.file.figure.iter().enumerate() {
             let path = ["figure".to_owned(), index.to_string()];

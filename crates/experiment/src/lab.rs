@@ -136,6 +136,7 @@ impl Figure {
             over: Over::Sum,
             from: Default::default(),
             every: None,
+            ends_run: false,
         })
     }
 }

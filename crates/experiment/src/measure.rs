@@ -33,6 +33,11 @@ impl Spread {
     }
 }
 
+/// The multiples of `every_ns` before the end.
+pub(crate) fn steps(every_ns: u64, end_ns: u64) -> impl Iterator<Item = u64> {
+    (1..).map(move |number| number * every_ns).take_while(move |&step| step < end_ns)
+}
+
 impl Metric {
     /// Its figures in one run, measured at the ends of the parts of its time, `snapshots`: one, or
     /// of a series one per interval. None where there is nothing to measure.
@@ -56,14 +61,16 @@ impl Metric {
         }
     }
 
+    /// Whether there is something to measure in what a run has done so far.
+    pub(crate) fn is_known(&self, run: &Run) -> bool {
+        self.between(None, run).is_some()
+    }
+
     /// The times at which a run must be measured, its end not counted.
     pub(crate) fn stops(&self, length_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let every = self.every.map_or(length_ns, |every| every.0);
         let from = self.from.0;
-        (1..)
-            .map(move |number| number * every)
-            .take_while(move |&stop| stop < length_ns)
-            .chain((from > 0 && from < length_ns).then_some(from))
+        steps(every, length_ns).chain((from > 0 && from < length_ns).then_some(from))
     }
 
     /// Its unit, as far as it is not the workload's.

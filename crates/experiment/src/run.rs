@@ -10,9 +10,11 @@ use steelyard_simulator::measure::Run;
 
 use crate::experiment::{Experiment, Variant, matches};
 use crate::file::{HostMeasure, Metric};
-use crate::measure::{Spread, of_host};
+use crate::measure::{Spread, of_host, steps};
 use crate::outcome::Outcome;
 
+/// How often it is looked at whether a run is over.
+const LOOK_NS: u64 = 5_000_000_000;
 /// Seeds are numbered from here.
 const FIRST_SEED: u64 = 1;
 
@@ -112,18 +114,27 @@ fn sample<E: From<Diagnostic>>(
         metric.host.is_some() || domains.any(|domain| matches(pattern, &domain.name))
     };
     let here_measured = || metrics.iter().filter(|(_, metric)| here(metric));
-    let mut stops: Vec<_> =
-        here_measured().flat_map(|(_, metric)| metric.stops(variant.length.0)).collect();
-    stops.push(variant.length.0);
-    stops.sort_unstable();
-    stops.dedup();
-    let snapshots: Vec<Run> = stops
-        .into_iter()
-        .map(|stop| {
-            simulation.run_watched(stop, |_| progress(0))?;
-            Ok(simulation.measure())
-        })
-        .collect::<Result<_, E>>()?;
+    let enders: Vec<_> =
+        here_measured().map(|(_, metric)| metric).filter(|metric| metric.ends_run).collect();
+    let is_over =
+        |run: &Run| !enders.is_empty() && enders.iter().all(|metric| metric.is_known(run));
+    let looks = (!enders.is_empty()).then_some(LOOK_NS);
+    let looks = looks.into_iter().flat_map(|every| steps(every, variant.length.0));
+    let mut stops: BTreeMap<u64, bool> = looks.map(|look| (look, false)).collect();
+    let kept = here_measured().flat_map(|(_, metric)| metric.stops(variant.length.0));
+    stops.extend(kept.chain([variant.length.0]).map(|stop| (stop, true)));
+    let mut snapshots = vec![];
+    for (stop, is_kept) in stops {
+        simulation.run_watched(stop, |_| progress(0))?;
+        let run = simulation.measure();
+        let is_over = is_over(&run);
+        if is_kept || is_over {
+            snapshots.push(run);
+        }
+        if is_over {
+            break;
+        }
+    }
     // There is one at least: that of the end.
     let end = &snapshots[snapshots.len() - 1];
     let measured = here_measured().filter_map(|(name, metric)| {

@@ -50,6 +50,15 @@ impl GuestKernel {
     }
 }
 
+/// Whether a thread has the spin lock that it wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    Not,
+    /// It goes on with it as soon as it has CPU time.
+    Got,
+    Has,
+}
+
 /// The thread that holds it and those that want it, first come first.
 pub(super) struct SpinLock {
     holder: ThreadNumber,
@@ -77,7 +86,16 @@ impl Semaphore {
 impl Thread {
     /// Whether its vCPU is in the guest's kernel. No other thread takes the vCPU then.
     pub fn in_kernel(&self) -> bool {
-        self.kernel || self.spins || self.held > 0
+        self.kernel || self.spins || self.held != Held::Not
+    }
+
+    /// It goes on with the lock that it has got. Whether that takes time.
+    fn begin_to_hold(&mut self, now_ns: u64) -> bool {
+        self.held = Held::Has;
+        self.acquired_ns = now_ns;
+        self.kernel = true;
+        self.left_ns = self.hold_ns;
+        self.left_ns > 0
     }
 
     /// It had so much CPU time: how many of the steps that it repeats ended. `now_too`: one that ends now has ended.
@@ -167,16 +185,17 @@ pub(super) fn look_ns(now_ns: u64, vcpu: &Vcpu, domain: &Domain, mut left_ns: u6
 impl Vcpu {
     /// How long so much work takes at this speed.
     fn time_for(&self, work_ns: u64, speed_percent: u32) -> u64 {
-        let hundredths = (u128::from(work_ns) * 100).saturating_sub(self.worked.into());
-        u64::try_from(hundredths.div_ceil(speed_percent.into())).unwrap_or(u64::MAX)
+        let hundredths = work_ns.saturating_mul(100).saturating_sub(self.worked.into());
+        hundredths.div_ceil(speed_percent.into())
     }
 
     /// The whole ns of work that so much time is at this speed; the rest counts the next time.
     #[cold]
     fn work_in(&mut self, time_ns: u64, speed_percent: u32) -> u64 {
-        let hundredths = u128::from(time_ns) * u128::from(speed_percent) + u128::from(self.worked);
+        let hundredths =
+            time_ns.saturating_mul(speed_percent.into()).saturating_add(self.worked.into());
         self.worked = (hundredths % 100) as u32;
-        u64::try_from(hundredths / 100).unwrap_or(u64::MAX)
+        hundredths / 100
     }
 
     /// It had a pCPU of this speed for so long, and this thread was on it: how many of the steps that it repeats ended.
@@ -375,6 +394,16 @@ impl Simulation {
             if entry.received.is_some() {
                 self.taken(thread);
             }
+            match self.threads[thread].held {
+                Held::Not => {}
+                Held::Got => {
+                    if self.threads[thread].begin_to_hold(self.now_ns) {
+                        return;
+                    }
+                    continue;
+                }
+                Held::Has => self.release_lock(thread),
+            }
             let reads_stat = self.tasks[task].reads_stat;
             let busy_ns = if reads_stat { self.busy_ns(domain) } else { 0 };
             let entry = &mut self.threads[thread];
@@ -385,6 +414,7 @@ impl Simulation {
                 ready_ns: std::mem::replace(&mut entry.ready_ns, u64::MAX).min(self.now_ns),
                 random: &mut entry.random,
                 received: &mut entry.received,
+                acquired_ns: entry.acquired_ns,
             };
             let sleeps = match task.program.next(entry.index, &mut guest) {
                 step @ (Step::Compute(ns) | Step::Repeat(ns)) => {
@@ -438,26 +468,19 @@ impl Simulation {
                     self.request(task, thread, bytes);
                     true
                 }
-                Step::Acquire(number) => {
+                Step::Hold { lock: number, ns } => {
                     let lock = &mut task.locks[number as usize];
+                    (entry.lock, entry.hold_ns) = (number, ns);
                     if lock.holder == Number::NONE {
                         lock.holder = thread;
-                        entry.held += 1;
+                        entry.held = Held::Got;
                     } else {
                         entry.next_in_line = lock.waiters.is_empty();
                         lock.waiters.push_back(thread);
                         entry.spins = true;
-                        entry.lock = number;
                         entry.spun_ns = 0;
                         entry.left_ns = self.vcpus[vcpu].pause_window_ns;
                     }
-                    false
-                }
-                Step::Release(number) => {
-                    task.locks[number as usize].holder = Number::NONE;
-                    entry.held -= 1;
-                    let task = entry.task;
-                    self.pass_lock(task, number);
                     false
                 }
                 Step::Wait(number) => {
@@ -810,11 +833,20 @@ impl Simulation {
         self.vcpus[vcpu].engine.status == Status::Running
     }
 
+    /// The thread gives back the lock that it held.
+    fn release_lock(&mut self, thread: ThreadNumber) {
+        let entry = &mut self.threads[thread];
+        entry.held = Held::Not;
+        let (task, lock) = (entry.task, entry.lock);
+        self.tasks[task].locks[lock as usize].holder = Number::NONE;
+        self.pass_lock(task, lock);
+    }
+
     fn take_lock(&mut self, thread: ThreadNumber) {
         let entry = &mut self.threads[thread];
         entry.spins = false;
         entry.left_ns = 0;
-        entry.held += 1;
+        entry.held = Held::Got;
         let lock = &mut self.tasks[entry.task].locks[entry.lock as usize];
         lock.holder = thread;
         lock.waiters.retain(|&waiter| waiter != thread);

@@ -287,10 +287,12 @@ struct Thread {
     resched: bool,
     /// For how long it has spun for `lock`, up to its last pause-loop exit.
     spun_ns: u64,
-    /// The spin lock of its task that it wants.
+    /// The spin lock of its task that it wants or holds, and for how much CPU time.
     lock: u32,
-    /// Spin locks that it holds.
-    held: u32,
+    hold_ns: u64,
+    held: guest::Held,
+    /// Since when it has or had it.
+    acquired_ns: u64,
     status: guest::ThreadStatus,
     task: TaskNumber,
     /// Number within its task.
@@ -646,7 +648,9 @@ impl Simulation {
             interrupts: program.interrupts(index),
             resched: false,
             lock: 0,
-            held: 0,
+            hold_ns: 0,
+            held: guest::Held::Not,
+            acquired_ns: 0,
             received: None,
             random: stream(&index.to_string()),
         }));

@@ -58,9 +58,7 @@ impl Default for Hackbench {
 enum State {
     Wait,
     Call,
-    Acquire,
-    Hold,
-    Release,
+    Lock,
     Signal,
 }
 
@@ -125,10 +123,8 @@ impl super::Program for Program {
                 }
                 (State::Call, Step::Wait(if sends { space } else { message }))
             }
-            State::Call => (State::Acquire, Step::Kernel(self.config.system_call.0)),
-            State::Acquire => (State::Hold, Step::Acquire(lock)),
-            State::Hold => (State::Release, Step::Kernel(self.config.hold.0)),
-            State::Release => (State::Signal, Step::Release(lock)),
+            State::Call => (State::Lock, Step::Kernel(self.config.system_call.0)),
+            State::Lock => (State::Signal, Step::Hold { lock, ns: self.config.hold.0 }),
             State::Signal => {
                 process.done += 1;
                 self.received += u64::from(!sends);

@@ -182,11 +182,9 @@ pub(crate) enum Step {
     Disk(u64),
     /// Uses so much CPU time in the guest's kernel, which no other thread interrupts.
     Kernel(u64),
-    /// Takes this spin lock of the task's, spinning until it is free; up to its release the thread
-    /// is in the guest's kernel.
-    Acquire(u32),
-    /// Gives it back.
-    Release(u32),
+    /// Takes this spin lock of the task's, spinning until it is free, uses so much CPU time, and gives it back; all of that
+    /// in the guest's kernel.
+    Hold { lock: u32, ns: u64 },
     /// Takes one from this semaphore of the task's, sleeping until there is one.
     Wait(u32),
     /// Gives it one: to who has waited longest.
@@ -274,6 +272,8 @@ pub(crate) struct Guest<'a> {
     pub random: &'a mut Random,
     /// After [`Step::Receive`]: the packet.
     pub received: &'a mut Option<Packet>,
+    /// After [`Step::Hold`]: when it had the lock.
+    pub acquired_ns: u64,
 }
 
 /// What the outside sees.

@@ -73,9 +73,7 @@ enum State {
     Begin,
     Statement,
     Entry { left: u32 },
-    Acquire { left: u32 },
-    Hold { left: u32, lock: u32 },
-    Release { left: u32, lock: u32 },
+    Lock { left: u32 },
     Flush,
     Unlock { done: usize },
 }
@@ -154,16 +152,13 @@ impl super::Program for Program {
                     (State::Statement, Some(Step::Compute(ns)))
                 }
                 State::Entry { left } => {
-                    (State::Acquire { left: left - 1 }, Some(Step::Kernel(config.kernel_entry.0)))
+                    (State::Lock { left: left - 1 }, Some(Step::Kernel(config.kernel_entry.0)))
                 }
-                State::Acquire { left } => {
+                State::Lock { left } => {
                     let lock = guest.random.below(config.kernel_locks.into()) as u32;
-                    (State::Hold { left, lock }, Some(Step::Acquire(lock)))
+                    let ns = config.kernel_hold.0;
+                    (State::Entry { left }, Some(Step::Hold { lock, ns }))
                 }
-                State::Hold { left, lock } => {
-                    (State::Release { left, lock }, Some(Step::Kernel(config.kernel_hold.0)))
-                }
-                State::Release { left, lock } => (State::Entry { left }, Some(Step::Release(lock))),
                 State::Flush => {
                     let unlock = State::Unlock { done: 0 };
                     (unlock, (config.log_bytes > 0).then_some(Step::Disk(config.log_bytes)))

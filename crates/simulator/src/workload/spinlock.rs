@@ -26,11 +26,11 @@ impl Default for Spinlock {
 
 #[derive(Clone, Copy)]
 enum State {
+    Begin,
+    /// It has computed.
     Outside,
-    Computed,
-    /// Since when it has wanted the lock.
-    Acquired(u64),
-    Held,
+    /// It has had the lock, which it wanted since then.
+    Held(u64),
 }
 
 pub(super) struct Program {
@@ -43,7 +43,7 @@ impl Program {
     pub fn new(config: &Spinlock, threads: u32) -> Self {
         Program {
             config: config.clone(),
-            threads: vec![State::Outside; threads as usize],
+            threads: vec![State::Begin; threads as usize],
             acquisitions: Times::new(),
         }
     }
@@ -52,17 +52,15 @@ impl Program {
 impl super::Program for Program {
     fn next(&mut self, thread: u32, guest: &mut Guest<'_>) -> Step {
         let state = &mut self.threads[thread as usize];
-        let (next, step) = match *state {
-            State::Outside => (State::Computed, Step::Compute(self.config.compute.0)),
-            State::Computed => (State::Acquired(guest.now_ns), Step::Acquire(0)),
-            State::Acquired(wanted_ns) => {
-                self.acquisitions.record(guest.now_ns - wanted_ns);
-                (State::Held, Step::Compute(self.config.hold.0))
-            }
-            State::Held => (State::Outside, Step::Release(0)),
-        };
-        *state = next;
-        step
+        if let State::Outside = *state {
+            *state = State::Held(guest.now_ns);
+            return Step::Hold { lock: 0, ns: self.config.hold.0 };
+        }
+        if let State::Held(wanted_ns) = *state {
+            self.acquisitions.record(guest.acquired_ns - wanted_ns);
+        }
+        *state = State::Outside;
+        Step::Compute(self.config.compute.0)
     }
 
     fn locks(&self) -> u32 {

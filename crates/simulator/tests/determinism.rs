@@ -145,17 +145,17 @@ const PINNED: &[(&str, u64)] = &[
     ("credit@xen-4.2", 0x2e5a48ef2ba5dd82),
     ("credit@xen-4.5", 0xcea627539662bf8b),
     ("credit@xen-4.20", 0x315262272b6413ed),
-    ("credit2@xen-4.5", 0x4429b47bc35de456),
+    ("credit2@xen-4.5", 0x4793398a795565f9),
     ("credit2@xen-4.20", 0xc42e81064a981500),
     ("fair@poise", 0x6ae6ba97d3e0cec8),
     ("fair@cfs", 0xe72b22e44c427bfd),
     ("fair@eevdf", 0xc03bb2a2180c0c45),
-    ("mcredit2", 0x13a7447fbe1470f7),
+    ("mcredit2", 0x99da9cb4f3c70572),
     ("load-weight", 0x0afe2f79a2932a7a),
     ("boost-credit", 0xae8cec72d91302cf),
     ("app-slice", 0x8338b6217b118966),
     ("lockvisor", 0x556c8e9833b19ffa),
-    ("poise", 0x826837bc98d2c8a0),
+    ("poise", 0x531e543696e80aa3),
 ];
 
 #[test]

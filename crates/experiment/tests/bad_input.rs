@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Experiments with mistakes: each gets one message with its place and what would be right.
 
-use steelyard_experiment::{Experiment, Files, named};
+use steelyard_experiment::{Experiment, Files, named, run, unwatched};
 
 const EXPERIMENT: &str = r#"
 title = "made up"
@@ -95,6 +95,32 @@ fn what_fits_is_read() {
     assert_eq!(experiment.variants[2].setup.domains[0].weight, 512);
 }
 
+/// 512 events of 1 ms, half of a pCPU: it takes a second, and the run, which would take 9 s, ends when that is looked at.
+#[test]
+fn a_metric_may_end_its_run() {
+    let figures = |ends_run: &str| {
+        let experiment = EXPERIMENT
+            .replace("value = \"events\" }", &format!("value = \"total time\"{ends_run} }}"));
+        let texts = [
+            ("experiment.toml", experiment.as_str()),
+            ("published.toml", LIST),
+            ("calibration.toml", ""),
+            ("one.toml", &SCENARIO.replace("100 ms", "9 s").replacen("{}", "{ events = 512 }", 1)),
+        ];
+        let files = Files { name: "made-up", texts: texts.into(), set: vec![] };
+        let experiment = Experiment::read(&files).unwrap_or_else(|error| panic!("{error}"));
+        let outcome = run(&[experiment], 1, &unwatched).unwrap_or_else(|error| panic!("{error}"));
+        let of_variant = |metric: &str| outcome[0].variants[1].metrics[metric][0].unwrap().median;
+        (of_variant("share"), of_variant("events"))
+    };
+    let (whole, total_s) = figures("");
+    assert!((0.9..1.2).contains(&total_s), "{total_s}");
+    let (ended, same_s) = figures(", ends_run = true");
+    assert_eq!(same_s, total_s);
+    // 0.5 s of 9 and of 5.
+    assert!((whole * 9.0 - ended * 5.0).abs() < 0.1 && whole > 5.0, "{whole} {ended}");
+}
+
 #[test]
 fn an_unknown_experiment_gets_the_nearest_name() {
     let message = named("mcredit", &[]).unwrap_err().to_string();
@@ -142,6 +168,7 @@ fn mistakes_have_their_place() {
     shows(&message("[\"weight 128\", ", "["), &["at least two variants"]);
     shows(&message("domain = \"guest\"", "domain = \"guests\""), &["cannot be measured"]);
     shows(&message("time =", "host = \"fairness\", time ="), &["a metric is of the `host`"]);
+    shows(&message("time =", "ends_run = true, time ="), &["only a `value`", "experiment.toml:4"]);
     shows(
         &message("time = \"share_percent\"", "time = \"share\""),
         &["unknown word `share`", ":4:"],

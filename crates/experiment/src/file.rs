@@ -93,7 +93,7 @@ pub struct Metric {
     /// A series: measured anew after each such time.
     #[serde(default)]
     pub every: Option<Nanoseconds>,
-    /// A run ends once this is known, and all others that say so: it is looked at every 5 s.
+    /// A run ends once this is known, and all others that say so: it is looked at every second.
     #[serde(default)]
     pub ends_run: bool,
 }

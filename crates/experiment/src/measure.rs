@@ -2,6 +2,7 @@
 //! From runs to the figures that claims speak of.
 
 use serde::{Deserialize, Serialize};
+use steelyard_simulator::Simulation;
 use steelyard_simulator::measure::{DomainMeasure, Run, TaskMeasure as TaskFigures};
 
 use crate::experiment::matches;
@@ -61,9 +62,17 @@ impl Metric {
         }
     }
 
-    /// Whether there is something to measure in what a run has done so far.
-    pub(crate) fn is_known(&self, run: &Run) -> bool {
-        self.between(None, run).is_some()
+    /// Whether its domains' tasks have such a value by now.
+    pub(crate) fn is_known(&self, simulation: &Simulation) -> bool {
+        let pattern = self.domain.as_deref().unwrap_or_default();
+        let tasks = simulation.tasks().filter(|(domain, _)| matches(pattern, domain));
+        let mut tasks = tasks
+            .flat_map(|(_, tasks)| tasks)
+            .filter(|task| Some(&task.name) == self.task.as_ref());
+        tasks.all(|task| {
+            let mut values = task.values.iter();
+            values.any(|value| Some(&value.name) == self.value.as_ref() && value.value.is_some())
+        })
     }
 
     /// The times at which a run must be measured, its end not counted.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use steelyard_scenario::Diagnostic;
 use steelyard_simulator::Simulation;
-use steelyard_simulator::measure::Run;
 
 use crate::experiment::{Experiment, Variant, matches};
 use crate::file::{HostMeasure, Metric};
@@ -14,7 +13,7 @@ use crate::measure::{Spread, of_host, steps};
 use crate::outcome::Outcome;
 
 /// How often it is looked at whether a run is over.
-const LOOK_NS: u64 = 5_000_000_000;
+const LOOK_NS: u64 = 1_000_000_000;
 /// Seeds are numbered from here.
 const FIRST_SEED: u64 = 1;
 
@@ -116,8 +115,9 @@ fn sample<E: From<Diagnostic>>(
     let here_measured = || metrics.iter().filter(|(_, metric)| here(metric));
     let enders: Vec<_> =
         here_measured().map(|(_, metric)| metric).filter(|metric| metric.ends_run).collect();
-    let is_over =
-        |run: &Run| !enders.is_empty() && enders.iter().all(|metric| metric.is_known(run));
+    let is_over = |simulation: &Simulation| {
+        !enders.is_empty() && enders.iter().all(|metric| metric.is_known(simulation))
+    };
     let looks = (!enders.is_empty()).then_some(LOOK_NS);
     let looks = looks.into_iter().flat_map(|every| steps(every, variant.length.0));
     let mut stops: BTreeMap<u64, bool> = looks.map(|look| (look, false)).collect();
@@ -126,10 +126,9 @@ fn sample<E: From<Diagnostic>>(
     let mut snapshots = vec![];
     for (stop, is_kept) in stops {
         simulation.run_watched(stop, |_| progress(0))?;
-        let run = simulation.measure();
-        let is_over = is_over(&run);
+        let is_over = is_over(&simulation);
         if is_kept || is_over {
-            snapshots.push(run);
+            snapshots.push(simulation.measure());
         }
         if is_over {
             break;

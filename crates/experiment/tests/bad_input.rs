@@ -117,8 +117,8 @@ fn a_metric_may_end_its_run() {
     assert!((0.9..1.2).contains(&total_s), "{total_s}");
     let (ended, same_s) = figures(", ends_run = true");
     assert_eq!(same_s, total_s);
-    // 0.5 s of 9 and of 5.
-    assert!((whole * 9.0 - ended * 5.0).abs() < 0.1 && whole > 5.0, "{whole} {ended}");
+    // 0.5 s of 9 and of 2.
+    assert!((whole * 9.0 - ended * 2.0).abs() < 0.1 && whole > 5.0, "{whole} {ended}");
 }
 
 #[test]

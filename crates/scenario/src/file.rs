@@ -104,7 +104,7 @@ pub struct DomainEntry {
     /// The boost credit that it may save under `boost-credit`; without, what the policy says.
     #[serde(default)]
     pub boost: Option<Boost>,
-    /// When it starts.
+    /// When it starts; before, it is not there.
     #[serde(default)]
     pub start: Nanoseconds,
     /// How long the guest's own scheduler lets a thread run while others wait.

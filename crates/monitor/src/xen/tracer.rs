@@ -21,8 +21,8 @@ const ROUND: Duration = Duration::from_millis(10);
 const CHUNK: usize = 1 << 16;
 const CHUNKS: usize = 256;
 /// How long its first records are waited for: something always changes, if only here. In a dom0 that is busy it takes
-/// seconds to begin.
-const FIRST_WORDS: Duration = Duration::from_secs(5);
+/// seconds to begin, and has been seen to take more than five.
+const FIRST_WORDS: Duration = Duration::from_secs(20);
 /// How long `xentrace` may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 

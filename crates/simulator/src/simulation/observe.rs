@@ -297,6 +297,20 @@ impl Simulation {
         run
     }
 
+    fn tasks_of(&self, domain: DomainNumber) -> impl Iterator<Item = TaskMeasure> {
+        Number::range(self.domains[domain].tasks.clone()).map(|task| {
+            let task = &self.tasks[task];
+            TaskMeasure { name: task.name.clone(), values: task.program.values(self.now_ns) }
+        })
+    }
+
+    /// What the tasks of each domain say of themselves up to now, with the domain's name: a small part of
+    /// [`Simulation::measure`], and of its cost.
+    pub fn tasks(&self) -> impl Iterator<Item = (&str, Vec<TaskMeasure>)> {
+        let of = |domain| (self.domains[domain].name.as_str(), self.tasks_of(domain).collect());
+        self.domains.numbers().map(of)
+    }
+
     fn measure_domain(&self, index: DomainNumber) -> DomainMeasure {
         let domain = &self.domains[index];
         let mut time = TimeMeasure::default();
@@ -309,17 +323,13 @@ impl Simulation {
             vcpus.push(VcpuMeasure { time: measure });
         }
         time.waits = waits.measure();
-        let tasks = Number::range(domain.tasks.clone()).map(|task| {
-            let task = &self.tasks[task];
-            TaskMeasure { name: task.name.clone(), values: task.program.values(self.now_ns) }
-        });
         DomainMeasure {
             name: domain.name.clone(),
             weight: domain.weight,
             cap_percent: domain.cap_percent,
             share_percent: 100.0 * time.gotten_ns as f64 / self.now_ns.max(1) as f64,
             entitlement_percent: 0.0,
-            tasks: tasks.collect(),
+            tasks: self.tasks_of(index).collect(),
             unhonoured: self.unhonoured(index, &time, &vcpus),
             time,
             vcpus,

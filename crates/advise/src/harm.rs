@@ -102,6 +102,7 @@ fn entitlements(mut domains: Vec<DomainMeasure>, setup: &Setup, pcpus: u32) -> V
         percent: 100.0 * domain.vcpus.len() as f64,
         pcpus: None,
         ungrouped: configured.ungrouped,
+        reserved_percent: 0.0,
     });
     let usable: Vec<_> = usable.collect();
     entitle(&mut domains, &usable, pcpus);

@@ -172,7 +172,8 @@ impl Recording {
             let Some(process) = replayed(domain) else { continue };
             domains.push(self.measure_domain(domain, process, &names));
             let percent = 100.0 * f64::from(domain.vcpus);
-            usable.push(Usable { percent, pcpus: None, ungrouped: domain.ungrouped });
+            let ungrouped = domain.ungrouped;
+            usable.push(Usable { percent, pcpus: None, ungrouped, reserved_percent: 0.0 });
         }
         if domains.is_empty() {
             return None;

@@ -13,6 +13,8 @@ pub struct Usable {
     pub pcpus: Option<CpuSet>,
     /// Whether each of its vCPUs has its weight for itself.
     pub ungrouped: bool,
+    /// Of `percent`, what is reserved for it, where the policy heeds that.
+    pub reserved_percent: f64,
 }
 
 /// With more different sets of pCPUs than this, only single sets, their pairs and all of them
@@ -22,13 +24,16 @@ const SETS: usize = 10;
 struct Claim {
     domain: usize,
     weight: f64,
-    /// What it would have used, in percent of one pCPU.
+    /// What it would have used beyond what is reserved for it, in percent of one pCPU.
     wanted: f64,
+    /// What it would have used of that.
+    reserved: f64,
     pcpus: Vec<bool>,
 }
 
 /// Fills in every domain's entitlement by weighted max-min fairness over what it would use if it
-/// never had to wait, and can use; gives Jain's index of share over entitlement.
+/// never had to wait, and can use; gives Jain's index of share over entitlement. What is reserved and would be used comes
+/// first, all of it or, if it is more than there is, a part of each that is the same; the rest goes by weight.
 ///
 /// Of a domain that is ungrouped each vCPU claims for itself. Where domains are pinned, the sets of pCPUs that are most in demand are divided first: those
 /// whose domains could each have least per weight.
@@ -45,18 +50,20 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
                 set[pcpu as usize] = true;
             }
             let wanted = asked.min(usable.percent).min(100.0 * size(&set));
-            let claim = move |wanted| Claim {
+            let claim = move |used: f64, reserved: f64| Claim {
                 domain: index,
                 weight: f64::from(domain.weight.max(1)),
-                wanted,
+                wanted: used - used.min(reserved),
+                reserved: used.min(reserved),
                 pcpus: set.clone(),
             };
             if usable.ungrouped {
                 // What limits them all together takes the same part from each.
                 let part = if asked > 0.0 { wanted / asked } else { 0.0 };
-                demands.map(|demand| claim(demand * part)).collect()
+                let reserved = usable.reserved_percent / domain.vcpus.len() as f64;
+                demands.map(|demand| claim(demand * part, reserved)).collect()
             } else {
-                vec![claim(wanted)]
+                vec![claim(wanted, usable.reserved_percent)]
             }
         })
         .collect();
@@ -67,15 +74,22 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
         let bottleneck = unions(&claims)
             .into_iter()
             .map(|union| {
-                let inside = claims.iter().filter(|claim| within(&claim.pcpus, &union));
-                (level(inside.collect(), 100.0 * size(&union)), union)
+                let inside: Vec<_> =
+                    claims.iter().filter(|claim| within(&claim.pcpus, &union)).collect();
+                let reserved: f64 = inside.iter().map(|claim| claim.reserved).sum();
+                let all = 100.0 * size(&union);
+                // If more is reserved than there is, nothing is left, and the more so the earlier it is divided.
+                let level =
+                    if reserved > all { all - reserved } else { level(inside, all - reserved) };
+                (level, all / reserved.max(all), union)
             })
             .min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((level, union)) = bottleneck else { break };
+        let Some((level, kept, union)) = bottleneck else { break };
         claims.retain_mut(|claim| {
             let divided = within(&claim.pcpus, &union);
             if divided {
-                domains[claim.domain].entitlement_percent += claim.wanted.min(level * claim.weight);
+                domains[claim.domain].entitlement_percent +=
+                    claim.reserved * kept + claim.wanted.min(level.max(0.0) * claim.weight);
             }
             // What the others may use is left without these pCPUs.
             for (mine, &taken) in claim.pcpus.iter_mut().zip(&union) {
@@ -196,7 +210,8 @@ mod tests {
     }
 
     fn usable(percent: f64, pin: Option<&str>) -> Usable {
-        Usable { percent, pcpus: pin.map(|pin| pin.parse().unwrap()), ungrouped: false }
+        let pcpus = pin.map(|pin| pin.parse().unwrap());
+        Usable { percent, pcpus, ungrouped: false, reserved_percent: 0.0 }
     }
 
     fn entitlements(domains: &[DomainMeasure]) -> Vec<f64> {
@@ -241,6 +256,25 @@ mod tests {
         assert_eq!(domains[1].entitlement_percent, 75.0);
         assert_eq!(jain([1.0, 0.0].into_iter()), 0.5);
         assert_eq!(jain(std::iter::empty()), 1.0);
+    }
+
+    #[test]
+    fn what_is_reserved_comes_first() {
+        // One pCPU, equal weights, and all but the third never sleep. 60 % are reserved for the first; the third has 20 %
+        // reserved and would use 10. The first and the second divide the 30 that are left.
+        let mut domains = [domain(1, 1, 700, 300), domain(1, 1, 200, 800), domain(1, 1, 100, 0)];
+        let mut limits = [60.0, 0.0, 20.0]
+            .map(|reserved_percent| Usable { reserved_percent, ..usable(100.0, None) });
+        entitle(&mut domains, &limits, 1);
+        assert_eq!(entitlements(&domains), [75.0, 15.0, 10.0]);
+        // Twice as much as there is: half of each, and nothing for who has none.
+        limits[0].reserved_percent = 150.0;
+        limits[1].reserved_percent = 0.0;
+        limits[2].reserved_percent = 0.0;
+        limits[0].percent = 200.0;
+        let mut domains = [domain(1, 2, 400, 600), domain(1, 1, 200, 800), domain(1, 1, 0, 0)];
+        entitle(&mut domains, &limits, 1);
+        assert_eq!(entitlements(&domains), [100.0, 0.0, 0.0]);
     }
 
     #[test]

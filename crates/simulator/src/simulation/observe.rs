@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is measured while it runs, and the report at the end.
 
-use steelyard_policy::{Sample, Standing};
+use steelyard_policy::{Sample, Standing, ffi};
 
 use crate::fairness::Usable;
 use crate::measure::{
@@ -338,11 +338,19 @@ impl Simulation {
 
     fn usable(&self, domain: DomainNumber) -> Usable {
         let domain = &self.domains[domain];
+        let settings = &domain.engine.state.settings;
         let vcpus = 100.0 * domain.vcpus().len() as f64;
-        let percent = match domain.cap_percent {
+        let limit = match domain.cap_percent {
             0 => vcpus,
             cap => vcpus.min(f64::from(cap)),
         };
+        let reserves = ffi::sy_reserves(&self.policy) && settings.reserved_ns > 0;
+        let reserved_percent = if reserves {
+            limit.min(vcpus * settings.reserved_ns as f64 / settings.period_ns.max(1) as f64)
+        } else {
+            0.0
+        };
+        let percent = if reserves && settings.extra_time == 0 { reserved_percent } else { limit };
         let masks = || domain.vcpus().map(|vcpu| self.vcpus[vcpu].allowed);
         // Set 0 is the whole host.
         let pcpus = (!masks().any(|mask| mask == 0)).then(|| {
@@ -350,7 +358,7 @@ impl Simulation {
                 |&pcpu: &PcpuNumber| masks().any(|m| self.sets[m as usize].contains(pcpu));
             self.pcpus.numbers().filter(allowed).map(|pcpu| pcpu.0).collect()
         });
-        Usable { percent, pcpus, ungrouped: domain.ungrouped }
+        Usable { percent, pcpus, ungrouped: domain.ungrouped, reserved_percent }
     }
 
     /// What the policy says of each vCPU now, domain by domain.

@@ -62,17 +62,17 @@ impl Metric {
         }
     }
 
-    /// Whether its domains' tasks have such a value by now.
+    /// Whether there are such tasks, and each has such a value by now.
     pub(crate) fn is_known(&self, simulation: &Simulation) -> bool {
         let pattern = self.domain.as_deref().unwrap_or_default();
         let tasks = simulation.tasks().filter(|(domain, _)| matches(pattern, domain));
-        let mut tasks = tasks
-            .flat_map(|(_, tasks)| tasks)
-            .filter(|task| Some(&task.name) == self.task.as_ref());
-        tasks.all(|task| {
+        let tasks = tasks.flat_map(|(_, tasks)| tasks);
+        let mut tasks = tasks.filter(|task| Some(&task.name) == self.task.as_ref()).peekable();
+        let has_value = |task: TaskFigures| {
             let mut values = task.values.iter();
             values.any(|value| Some(&value.name) == self.value.as_ref() && value.value.is_some())
-        })
+        };
+        tasks.peek().is_some() && tasks.all(has_value)
     }
 
     /// The times at which a run must be measured, its end not counted.

@@ -100,9 +100,8 @@ impl Yardstick {
 fn entitlements(mut domains: Vec<DomainMeasure>, setup: &Setup, pcpus: u32) -> Vec<f64> {
     let usable = domains.iter().zip(&setup.domains).map(|(domain, configured)| Usable {
         percent: 100.0 * domain.vcpus.len() as f64,
-        pcpus: None,
         ungrouped: configured.ungrouped,
-        reserved_percent: 0.0,
+        ..Usable::default()
     });
     let usable: Vec<_> = usable.collect();
     entitle(&mut domains, &usable, pcpus);

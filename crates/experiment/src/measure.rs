@@ -68,11 +68,8 @@ impl Metric {
         let tasks = simulation.tasks().filter(|(domain, _)| matches(pattern, domain));
         let tasks = tasks.flat_map(|(_, tasks)| tasks);
         let mut tasks = tasks.filter(|task| Some(&task.name) == self.task.as_ref()).peekable();
-        let has_value = |task: TaskFigures| {
-            let mut values = task.values.iter();
-            values.any(|value| Some(&value.name) == self.value.as_ref() && value.value.is_some())
-        };
-        tasks.peek().is_some() && tasks.all(has_value)
+        let value = self.value.as_deref().unwrap_or_default();
+        tasks.peek().is_some() && tasks.all(|task| figure(&task, value).is_some())
     }
 
     /// The times at which a run must be measured, its end not counted.

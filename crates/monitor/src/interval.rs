@@ -412,7 +412,7 @@ fn entitle_all(domains: &mut [DomainInterval], pcpus: u32, taken: f64) {
         tasks: vec![],
         unhonoured: vec![],
     };
-    let usable = |percent| Usable { percent, pcpus: None, ungrouped: false, reserved_percent: 0.0 };
+    let usable = |percent| Usable { percent, ..Usable::default() };
     // A pCPU at a time, with more weight than all others together can have.
     let parts = (0..pcpus).map(|pcpu| (taken - 100.0 * f64::from(pcpu)).clamp(0.0, 100.0));
     let parts = parts.filter(|part| *part > 0.0).map(|part| time(part, 0.0, 100.0 - part));

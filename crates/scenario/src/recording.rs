@@ -172,8 +172,7 @@ impl Recording {
             let Some(process) = replayed(domain) else { continue };
             domains.push(self.measure_domain(domain, process, &names));
             let percent = 100.0 * f64::from(domain.vcpus);
-            let ungrouped = domain.ungrouped;
-            usable.push(Usable { percent, pcpus: None, ungrouped, reserved_percent: 0.0 });
+            usable.push(Usable { percent, ungrouped: domain.ungrouped, ..Usable::default() });
         }
         if domains.is_empty() {
             return None;

@@ -5,7 +5,7 @@ use crate::measure::{DomainMeasure, TimeMeasure};
 use crate::units::CpuSet;
 
 /// What a domain can use at most.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usable {
     /// By its vCPUs and its cap, in percent of one pCPU.
     pub percent: f64,
@@ -78,10 +78,7 @@ pub fn entitle(domains: &mut [DomainMeasure], usable: &[Usable], pcpus: u32) -> 
                     claims.iter().filter(|claim| within(&claim.pcpus, &union)).collect();
                 let reserved: f64 = inside.iter().map(|claim| claim.reserved).sum();
                 let all = 100.0 * size(&union);
-                // If more is reserved than there is, nothing is left, and the more so the earlier it is divided.
-                let level =
-                    if reserved > all { all - reserved } else { level(inside, all - reserved) };
-                (level, all / reserved.max(all), union)
+                (level(inside, all - reserved), all / reserved.max(all), union)
             })
             .min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((level, kept, union)) = bottleneck else { break };
@@ -158,7 +155,8 @@ fn unions(claims: &[Claim]) -> Vec<Vec<bool>> {
     }
 }
 
-/// What each gets per weight if so much is divided among these; infinite if it is enough for all.
+/// What each gets per weight if so much is divided among these; infinite if it is enough for all, below 0 if more than there
+/// is was reserved.
 /// Who wants least per weight is served first, the rest divide what is left.
 fn level(mut claims: Vec<&Claim>, mut left: f64) -> f64 {
     claims.sort_by(|a, b| (a.wanted / a.weight).total_cmp(&(b.wanted / b.weight)));
@@ -211,7 +209,7 @@ mod tests {
 
     fn usable(percent: f64, pin: Option<&str>) -> Usable {
         let pcpus = pin.map(|pin| pin.parse().unwrap());
-        Usable { percent, pcpus, ungrouped: false, reserved_percent: 0.0 }
+        Usable { percent, pcpus, ..Usable::default() }
     }
 
     fn entitlements(domains: &[DomainMeasure]) -> Vec<f64> {

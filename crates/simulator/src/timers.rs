@@ -121,11 +121,15 @@ impl Timers {
     #[inline]
     pub fn pop(&mut self, limit_ns: u64) -> Option<Fired> {
         loop {
-            if self.levels == 0 {
-                self.now_ns = limit_ns;
-                return None;
-            }
-            let level = self.levels.trailing_zeros() as usize;
+            // As in link(): most that fire are near.
+            let level = match self.occupied[0] {
+                0 if self.levels == 0 => {
+                    self.now_ns = limit_ns;
+                    return None;
+                }
+                0 => self.levels.trailing_zeros() as usize,
+                _ => 0,
+            };
             let index = self.occupied[level].trailing_zeros() as usize;
             let slot = level * SLOTS + index;
             let Node { next: first, previous: last, .. } = self.nodes[slot];
@@ -165,8 +169,9 @@ impl Timers {
 
     #[inline]
     fn link(&mut self, node: u32, time_ns: u64, set_ns: u64) {
-        // The lowest bit makes the logarithm defined; it cannot change the level.
-        let level = (((time_ns ^ self.now_ns) >> MOMENT_BITS) | 1).ilog2() / BITS;
+        let differs = (time_ns ^ self.now_ns) >> MOMENT_BITS;
+        // Most are near: what follows begins sooner if no logarithm is waited for.
+        let level = if differs < SLOTS as u64 { 0 } else { differs.ilog2() / BITS };
         let index = (time_ns >> (MOMENT_BITS + BITS * level)) as usize & (SLOTS - 1);
         let slot = level as usize * SLOTS + index;
         self.occupied[level as usize] |= 1 << index;

@@ -153,6 +153,7 @@ static void cf_check steelyard_schedule(const struct scheduler *ops, struct sche
 	/* Xen may let it choose of its own accord. */
 	host_set_idle(&h->engine, pcpu, false);
 	if (ran != SY_NONE && !unit_runnable_state(unit)) {
+		/* It chooses in a moment: no softirq is needed for that. */
 		c->interrupted = 1;
 		engine_block(&h->engine, pcpu, now);
 	}

@@ -222,7 +222,10 @@ HOST_FN bool host_has_domain(struct engine *e, u32 domain)
 #include "notes.h"
 #include "locks.h"
 
-/* In walks over vCPUs *place is the number of the last one, plus 1. */
+/*
+ * In walks over vCPUs *place is the number of the last one, plus 1. One that stopped being runnable a moment ago is among
+ * them: who did that is about to say so by steelyard_sleep(), unless it is runnable again by then.
+ */
 static u32 next_vcpu(u32 *place, struct host_vcpu *v)
 {
 	if (!v)
@@ -231,10 +234,6 @@ static u32 next_vcpu(u32 *place, struct host_vcpu *v)
 	return v->number;
 }
 
-/*
- * One that stopped being runnable a moment ago is among them: who did that is about to say so by
- * steelyard_sleep(), unless it is runnable again by then.
- */
 HOST_FN u32 host_next_waiting(struct engine *e, u32 queue, u32 *place)
 {
 	struct list_head *all = &host_of(e)->queue[queue].waiting;

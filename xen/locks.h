@@ -61,7 +61,7 @@ static u32 queue_by_now(const struct host_vcpu *v)
 	return ACCESS_ONCE(v->engine.queue);
 }
 
-/* For who knows that the vCPU is not freed. */
+/* For who knows that the vCPU is not freed: none has ended then, see let_pass(). */
 HOST_FN u32 host_lock_queue_of(struct engine *e, u32 vcpu)
 {
 	const struct host_vcpu *v = vcpu_of(e, vcpu);

@@ -29,8 +29,8 @@
  * A lock per run queue, which is the schedule lock of its pCPUs. It protects the queue, its pCPUs and the vCPUs that
  * belong to it; by its nature a vCPU's unit->res is at a pCPU of the queue that it belongs to, and changes with both
  * locks held. A lock per domain is for who writes what the engine knows of the domain, single words of which are read
- * without it; one per instance protects what the engine calls shared. These three kinds are taken with interrupts off. What each call of the engine needs is said in
- * policy/engine/host.h; what Xen holds when it calls:
+ * without it; one per instance protects what the engine calls shared. These three kinds are taken with interrupts off.
+ * What each call of the engine needs is said in policy/engine/host.h; what Xen holds when it calls:
  *
  *	wake, sleep, yield, adjust_affinity	the lock of the unit's queue
  *	pick_resource				that, and perhaps another one
@@ -53,10 +53,11 @@
  * Until an instance has its first domain there are no queues; then the schedule lock of all its pCPUs is its idle
  * lock, and choices are for nobody.
  *
- * Ordering: hypfs lock, then that of a leaf's text, then `hosts_lock` (the list of instances), then an instance's lock, then its idle lock, then
- * the lock of one queue, then a domain's, then the shared one, then the locks of Xen's timers. A second queue is only
- * tried for, here; Xen takes two by their addresses (sched_spin_lock_double()). A schedule lock of another scheduler may
- * be held when one here is taken (a pCPU joins), never the other way round. Timers are killed with no lock held.
+ * Ordering: hypfs lock, then that of a leaf's text, then `hosts_lock` (the list of instances), then an instance's lock,
+ * then its idle lock, then the lock of one queue, then a domain's, then the shared one, then the locks of Xen's timers. A
+ * second queue is only tried for, here; Xen takes two by their addresses (sched_spin_lock_double()). A schedule lock of
+ * another scheduler may be held when one here is taken (a pCPU joins), never the other way round. Timers are killed with
+ * no lock held.
  *
  * The policy is one per boot.
  *
@@ -118,10 +119,10 @@ static void cf_check domain_timer(void *data)
 	spin_unlock(&d->host->lock);
 }
 
-/* After that time; 0: never, since what repeats may come to an end by a parameter. */
-static void set_next(struct timer *timer, u64 interval_ns, u64 now)
+/* due_ns: when it was to come, or 0. */
+static void set_next(struct timer *timer, u64 due_ns, u64 interval_ns, u64 now)
 {
-	set_or_stop(timer, interval_ns ? now + interval_ns : 0, now);
+	set_or_stop(timer, engine_repeats_ns(due_ns, interval_ns, now), now);
 }
 
 static void cf_check account_timer(void *data)
@@ -134,7 +135,7 @@ static void cf_check account_timer(void *data)
 	now = NOW();
 	engine_account(&h->engine, now);
 	NOTE(account, NOW() - now);
-	set_next(&h->account, sy_account_ns(&steelyard_policy), now);
+	set_next(&h->account, 0, sy_account_ns(&steelyard_policy), now);
 	spin_unlock(&h->lock);
 }
 
@@ -148,22 +149,20 @@ static void cf_check sample_timer(void *data)
 	now = NOW();
 	engine_sample(&h->engine, now);
 	NOTE(sample, NOW() - now);
-	set_next(&h->sample, sy_sample_ns(&steelyard_policy), now);
+	set_next(&h->sample, 0, sy_sample_ns(&steelyard_policy), now);
 	spin_unlock(&h->lock);
 }
 
-/* What comes later than this interval from now comes then; 0: not at all. */
-static void hasten(struct timer *timer, u64 interval_ns, u64 now)
+static u64 due_ns(const struct timer *timer)
 {
-	if (!interval_ns || !timer_is_active(timer) || timer->expires > (s_time_t)(now + interval_ns))
-		set_next(timer, interval_ns, now);
+	return timer_is_active(timer) ? timer->expires : 0;
 }
 
 /* From now on accounting and samples come as often as the parameters say. */
 static void repeat(struct host *h, u64 now)
 {
-	hasten(&h->account, sy_account_ns(&steelyard_policy), now);
-	hasten(&h->sample, sy_sample_ns(&steelyard_policy), now);
+	set_next(&h->account, due_ns(&h->account), sy_account_ns(&steelyard_policy), now);
+	set_next(&h->sample, due_ns(&h->sample), sy_sample_ns(&steelyard_policy), now);
 }
 
 #include "coming.h"

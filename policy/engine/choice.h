@@ -385,6 +385,7 @@ ENGINE_HOT bool engine_settle(ENGINE, u32 vcpu, u64 now)
 		return engine_queue_up(e, vcpu, now);
 	if (unplaced || engine_is_shut_out(e, vcpu))
 		return engine_interrupt_for(e, vcpu, now);
+	/* While its context was not saved nobody could take it: its queue's only pCPU may have fallen idle, too. */
 	q = host_queue(e, v->queue);
 	if (q->state.pcpus < 2 && !host_saves(e))
 		return false;

@@ -17,8 +17,9 @@
  *
  * Rules, beside those of the core (vocabulary.h): no recursion, and each loop is over the pCPUs or
  * queues of the host, over a walk of the host's, or over bits of a word. Under a queue's lock no walk is over all
- * vCPUs or domains of the host; a spinning vCPU's siblings are walked, and who waits in or belongs to the queues that a
- * balance, a steal or a survey looks at.
+ * vCPUs or domains of the host. What is walked there: a spinning vCPU's siblings; who waits in or belongs to a queue that a
+ * balance, a steal or a survey looks at, or one whose order, pCPUs or affinities have changed. Where a policy has one
+ * queue for the whole host, that is everybody.
  */
 #ifndef STEELYARD_ENGINE_H
 #define STEELYARD_ENGINE_H

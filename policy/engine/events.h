@@ -358,7 +358,7 @@ ENGINE_FN void engine_occupy(struct engine *e, u32 pcpu, u64 now)
 	engine_stop(e, pcpu, now);
 }
 
-/* The vCPU that runs on this pCPU lets others go first. */
+/* The vCPU that runs on this pCPU lets others go first. Where a host cannot tell that from a spin, as Xen, it tells a spin. */
 ENGINE_FN void engine_yield(struct engine *e, u32 pcpu, u64 now)
 {
 	u32 vcpu = host_pcpu(e, pcpu)->current;
@@ -624,6 +624,19 @@ ENGINE_FN void engine_account_end(struct engine *e)
 	host_lock_shared(e);
 	sy_account_end(host_policy(e), &e->accounting);
 	host_unlock_shared(e);
+}
+
+/*
+ * When comes next what comes at intervals, an accounting or samples: when it is due, or sooner if it comes more often by now.
+ * due_ns: 0 where it is just done. 0: it comes no more, as a parameter may say.
+ */
+ENGINE_FN u64 engine_repeats_ns(u64 due_ns, u64 interval_ns, u64 now)
+{
+	u64 next_ns = now + interval_ns;
+
+	if (!interval_ns)
+		return 0;
+	return due_ns ? sy_min(due_ns, next_ns) : next_ns;
 }
 
 /* Every sy_account_ns(), if that is not 0; by a host for which that takes too long at a time in the three parts above. */

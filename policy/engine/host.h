@@ -60,8 +60,8 @@ HOST_FN u32 host_next_accounted(struct engine *e,
 
 /*
  * A queue's lock guards the queue, its pCPUs and the vCPUs that belong to it. What happens to a vCPU or to a pCPU
- * is told with the lock of its queue held, its own; what concerns a domain or the host with none, and each lock
- * that takes is given back before the next. Other queues are reached from an own one by host_try_queue() alone, so
+ * is told with the lock of its queue held, its own; what concerns a domain or the host with none: each lock that such a
+ * call takes is given back before the next. Other queues are reached from an own one by host_try_queue() alone, so
  * that nobody waits for one queue with another one held: where that fails, what was wanted is left, or put off by
  * host_settle(). A vCPU that has left for another queue is not touched again.
  *

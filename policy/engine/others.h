@@ -5,7 +5,7 @@
  * Lines. The pCPUs of a last-level cache have a line of them, in the order of virtual time: time that a task has run, in
  * inverse proportion to the weight that its niceness gives it. A task stands in the line of the pCPU that it is on. Who
  * sleeps keeps an advantage of one slice at most; who comes from another line is as far ahead or behind as it was there.
- * A pCPU with nothing to do takes from any line.
+ * A pCPU with nothing to do takes from any line: its own, and then from there on round.
  *
  * Turns. On each pCPU the other tasks together and the vCPUs together get equal parts of the time, if both want it, or
  * such as the host's control groups ask for: what the ones have run beyond that the others have before they run again.

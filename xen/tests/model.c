@@ -4,7 +4,7 @@
  * NUMA nodes, cores and threads, whose numbers follow each other or do not, two cpupools, any policy with any
  * parameters. vCPUs wake, block, poll, yield, are paused and get other affinities, and the scheduler is
  * told later; contexts are saved and softirqs and timers done in any order and after any delay, tasklets
- * come, pCPUs leave and join, domains come, go and move, weights, caps and parameters change. Checked
+ * come, pCPUs leave and join, domains come, go and move, weights, caps and parameters change; there is one governor more. Checked
  * throughout: nobody is lost or in two places, what the engine believes is what Xen has, pCPUs of a core,
  * of a node and of a socket are neighbours, and once all have settled nobody waits beside an idle pCPU of its queue.
  * One seed repeats a failure.
@@ -12,6 +12,7 @@
  *	model STEPS SEED...
  */
 #define STEELYARD_CALLS any_discipline
+#include "../../policy/tests/more_governors.h"
 #include "../calls.c"
 #include "../steelyard.c"
 #undef current

@@ -118,15 +118,13 @@ __weak __noinline u64 vcpus_turn_ns(u32 pcpu, u32 line, bool goes_on, u64 now)
 	return engine_vcpus_turn_ns(&c->others, parts, false, true, now);
 }
 
-/* Whether any had, this first. */
+/* Whether any had: its own first, then from there on round. */
 __weak __noinline bool take_any_other(u32 own)
 {
-	u32 line;
+	u32 count = lines_count(), after;
 
-	if (take_other(own))
-		return true;
-	for (line = host_zero(&engine); line < lines_count() && can_loop; line++)
-		if (line != own && take_other(line))
+	for (after = host_zero(&engine); after < count && can_loop; after++)
+		if (take_other((own + after) % count))
 			return true;
 	/* The kernel gives up the run queue's lock for what it takes from another CPU: somebody may have come. */
 	return take_other(own);

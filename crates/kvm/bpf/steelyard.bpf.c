@@ -3,8 +3,8 @@
  * Linux as a host of Steelyard's policies: a sched_ext scheduler that tells the engine (policy/engine)
  * what happens and does what it asks for; host.h is what it is given.
  *
- * Who is scheduled how. A thread that has been seen in KVM_RUN, by its preempt notifier, is a vCPU; its process is the
- * domain, of which the loader tells what an administrator asks for. Every other task waits in a line, in
+ * Who is scheduled how. A thread that has been seen in KVM_RUN, by its preempt notifier, is a vCPU; where that is not to
+ * be seen, one of that name is (vcpus.h). Its process is the domain, of which the loader tells what an administrator asks for. Every other task waits in a line, in
  * turns with the vCPUs on each pCPU (others.h); kernel threads that wake go first. They are not
  * left to the kernel's fair class (SCX_OPS_SWITCH_PARTIAL): that is above this class, so that any busy task would keep
  * all vCPUs from running, and moving a thread between classes would outlive this program.
@@ -19,7 +19,7 @@
  * on a pCPU without asking: those that exit and, since 6.14, those that may not migrate for a moment. They run as other
  * tasks do.
  *
- * Time. Slices and ticks are a timer per pCPU: the kernel's own tick is too coarse.
+ * Time. Slices and ticks of vCPUs are a timer per pCPU: the kernel's own tick, which ends those of other tasks, is too coarse.
  *
  * Locking. A lock per queue, as the engine has it (policy/engine/host.h); lock.h says what kind and in which order,
  * host.h what the host's guards. Events take that of the queue concerned, and no other's but by trying. Who begins or
@@ -310,11 +310,14 @@ __weak __noinline int allowed_changed(u32 vcpu, const struct cpumask *mask __arg
 /* Something that is no vCPU takes the pCPU, from `vcpu` or whoever is to run there. */
 __weak __noinline int occupy(u32 pcpu, u32 vcpu)
 {
-	struct engine_pcpu *c = &pcpu_at(pcpu)->engine;
+	struct pcpu *c = pcpu_at(pcpu);
 	u32 queue = lock_queue_at(pcpu);
 
-	if (!c->occupied && (vcpu == SY_NONE || c->current == vcpu))
+	if (!c->engine.occupied && (vcpu == SY_NONE || c->engine.current == vcpu)) {
+		/* The slice that ends was a vCPU's: what takes its place is not interrupted by that. */
+		c->slice_end_ns = 0;
 		engine_occupy(&engine, pcpu, time_of(queue));
+	}
 	unlock_queue(queue);
 	return 0;
 }

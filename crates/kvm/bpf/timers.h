@@ -180,12 +180,6 @@ __weak __noinline int settle_one(u32 vcpu)
 	return 0;
 }
 
-/* The time after this interval; 0: never. */
-static __always_inline u64 after(u64 now, u64 interval_ns)
-{
-	return interval_ns ? now + interval_ns : 0;
-}
-
 __weak __noinline int round_begins(bool samples)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -195,10 +189,10 @@ __weak __noinline int round_begins(bool samples)
 	the_round.visits = 0;
 	the_round.settles = 0;
 	if (samples) {
-		sample_due_ns = after(now, sy_sample_ns(host_policy(&engine)));
+		sample_due_ns = engine_repeats_ns(0, sy_sample_ns(host_policy(&engine)), now);
 		engine_sample_begin(&engine, now);
 	} else {
-		account_due_ns = after(now, sy_account_ns(host_policy(&engine)));
+		account_due_ns = engine_repeats_ns(0, sy_account_ns(host_policy(&engine)), now);
 		engine_account_begin(&engine, now);
 	}
 	give_lock(&host_lock);
@@ -239,22 +233,14 @@ static __always_inline void go_round(bool samples)
 		more = samples ? SAFELY(sample_goes_on()) : SAFELY(account_goes_on());
 }
 
-/* What comes later than this interval from now comes then; 0: not at all. */
-static __always_inline u64 hasten(u64 due_ns, u64 interval_ns, u64 now)
-{
-	u64 next_ns = after(now, interval_ns);
-
-	return due_ns && due_ns < next_ns ? due_ns : next_ns;
-}
-
 /* Accountings and samples come as often as the parameters say from now on. */
 __weak __noinline int repeat(void)
 {
 	u64 now = bpf_ktime_get_ns();
 
 	take_lock(&host_lock);
-	account_due_ns = hasten(account_due_ns, sy_account_ns(host_policy(&engine)), now);
-	sample_due_ns = hasten(sample_due_ns, sy_sample_ns(host_policy(&engine)), now);
+	account_due_ns = engine_repeats_ns(account_due_ns, sy_account_ns(host_policy(&engine)), now);
+	sample_due_ns = engine_repeats_ns(sample_due_ns, sy_sample_ns(host_policy(&engine)), now);
 	arm_round();
 	give_lock(&host_lock);
 	return 0;

@@ -5,6 +5,9 @@
 #ifndef STEELYARD_MODEL_CHECKS_H
 #define STEELYARD_MODEL_CHECKS_H
 
+/* When a task that is no vCPU makes room, after it began. */
+#define OTHERS_LEAD_MOST_NS (ENGINE_OTHERS_LEAD_NS * ENGINE_PARTS_EQUAL / ENGINE_PARTS_MIN)
+
 static u64 began_ns[MAX_VCPUS]; /* of each vCPU, */
 static s32 began_pid[MAX_VCPUS]; /* when it was of this thread */
 static struct task *thread[MAX_VCPUS];
@@ -222,6 +225,9 @@ static void check_pcpu(u32 cpu, bool settled)
 	check(!due_ns || is_armed(&pcpu_timers, i, due_ns) || (!c->armed_ns && clocks[map_base(&pcpu_timers) + i].failed),
 	      "pCPU %u: its timer is forgotten", i);
 	check(c->engine.current == SY_NONE || thread[c->engine.current], "pCPU %u runs nobody", i);
+	/* What runs there makes room for a vCPU that woke, and for no other. */
+	check(!c->engine.occupied || c->slice_end_ns <= c->others.changed_ns + OTHERS_LEAD_MOST_NS,
+	      "pCPU %u: a slice ends that is of no vCPU", i);
 	if (!settled)
 		return;
 	/* Unless it was idle, the kernel says that another class takes it. */

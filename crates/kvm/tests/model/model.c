@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The scheduler for Linux, as it is compiled to BPF, in a model of the kernel (ext.h, tasks.h) under an adversary: 1 to 384
- * CPUs, some of which are not there, any groups, any policy with any parameters, kernels from 6.12 on that differ in what they ask and
+ * CPUs, some of which are not there, any groups, any policy with any parameters and one governor more, kernels from 6.12 on that differ in what they ask and
  * offer. Threads begin, become vCPUs, wake, block, yield, yield to each other, are pinned, may not migrate for a moment, go
  * to a class above, exit and end; the loader tells what is asked of domains and changes parameters, the tables fill up; tasks of higher classes take CPUs;
  * kicks, timers and what a CPU has put off arrive late and in any order, timers cannot be set. CPUs do all this at the same time (fibers.h): one
@@ -52,6 +52,7 @@ static void model_lock_waits(void);
 #define LOCK_LOOKS 2
 
 #define SY_DESCRIBE
+#include "tests/more_governors.h"
 #include "../../bpf/steelyard.bpf.c"
 #undef inline
 #include "catalogue.h"

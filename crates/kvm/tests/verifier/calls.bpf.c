@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the scheduler does at each of the kernel's calls, as programs that a kernel without sched_ext reads too: of that
- * nothing is called here. They are never run (tests/verifier.rs).
+ * nothing is called here. They are never run (tests/verifier.rs). There
+ * is one governor more than policies have: it fits, too.
  */
 #include "../../bpf/kernel.h"
+#include "tests/more_governors.h"
 
 #define scx_bpf_select_cpu_dfl(p, cpu, flags, idle) ((s32)bpf_get_prandom_u32())
 #define scx_bpf_dsq_insert(p, queue, slice_ns, flags) ((void)(slice_ns))

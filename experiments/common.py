@@ -31,8 +31,8 @@ def compare(steelyard, scenario, policies, *options):
         return json.loads((directory / "out" / "results.json").read_text())["comparisons"][0]
 
 
-def states(steelyard, name, settings=()):
-    """What has become of each claim of the publication, and the experiment."""
+def states(steelyard, name, settings=(), ours=False):
+    """What has become of each claim of the publication, and of ours if they are asked for, and the experiment."""
     command = [steelyard, "reproduce", name, "--claims", "--json", "--seeds", str(SEEDS)]
     for setting in settings:
         command += ["--set", setting]
@@ -41,10 +41,11 @@ def states(steelyard, name, settings=()):
     if done.returncode not in (0, 3):
         sys.exit(f"{' '.join(command)}\n{done.stderr.strip()}")
     outcome = json.loads(done.stdout)["experiments"][0]
-    claims = (claim for claim in outcome["claims"] if claim["source"])
+    claims = (claim for claim in outcome["claims"] if claim["source"] or ours)
     means = {"holds": "holds", "turned": "holds", "known": "does not hold", "fails": "does not hold",
              "undecided": "undecided"}
-    return {claim["says"]: means[claim["state"]] for claim in claims}, outcome
+    whose = {True: "", False: "ours: "}
+    return {whose[bool(claim["source"])] + claim["says"]: means[claim["state"]] for claim in claims}, outcome
 
 
 def row(cells):

@@ -310,6 +310,9 @@ pub struct Claim {
     /// Why it is known not to hold.
     #[serde(default)]
     pub known: Option<Known>,
+    /// What had been seen of what it decides when it, or what it stands on, was chosen.
+    #[serde(default)]
+    pub chosen_after: Option<String>,
 }
 
 /// A claim that does not hold.

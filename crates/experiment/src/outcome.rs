@@ -178,6 +178,8 @@ pub struct ClaimOutcome {
     pub measured: Vec<Figures>,
     /// Why it is known not to hold.
     pub known: Option<Known>,
+    /// What had been seen of what it decides when it, or what it stands on, was chosen.
+    pub chosen_after: Option<String>,
 }
 
 /// A statement of a publication.
@@ -207,6 +209,8 @@ pub struct StatementOutcome {
 pub enum Settled {
     /// All its claims hold.
     Holds,
+    /// All its claims hold, and one of them, or what that stands on, was chosen after what it decides had been seen.
+    HoldsChosenAfter,
     /// One of them does not.
     DoesNotHold,
     /// None of them does not, but with other seeds one might.
@@ -385,6 +389,7 @@ impl Outcome {
                 expected: verdict.expected,
                 measured: verdict.measured,
                 known: claim.known.clone(),
+                chosen_after: claim.chosen_after.clone(),
             }
         });
         let claims: Vec<_> = claims.collect();

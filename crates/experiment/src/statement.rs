@@ -153,6 +153,9 @@ impl Experiment {
                     Settled::DoesNotHold
                 }
                 _ if mine.iter().any(|index| is(&[State::Undecided], index)) => Settled::Undecided,
+                _ if mine.iter().any(|&index| claims[index].chosen_after.is_some()) => {
+                    Settled::HoldsChosenAfter
+                }
                 _ => Settled::Holds,
             },
             here: statement.here.clone(),

@@ -5,8 +5,8 @@
 #ifndef STEELYARD_MODEL_CHECKS_H
 #define STEELYARD_MODEL_CHECKS_H
 
-/* When a task that is no vCPU makes room, after it began. */
-#define OTHERS_LEAD_MOST_NS (ENGINE_OTHERS_LEAD_NS * ENGINE_PARTS_EQUAL / ENGINE_PARTS_MIN)
+/* When a task that is no vCPU makes room, after it began, rounded up. */
+#define OTHERS_LEAD_MOST_NS ((ENGINE_OTHERS_LEAD_NS + 1) * ENGINE_PARTS_EQUAL / ENGINE_PARTS_MIN)
 
 static u64 began_ns[MAX_VCPUS]; /* of each vCPU, */
 static s32 began_pid[MAX_VCPUS]; /* when it was of this thread */

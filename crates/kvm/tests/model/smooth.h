@@ -15,6 +15,7 @@ enum {
 
 static u64 no_vcpu_ns[SMOOTH_CPUS]; /* since when one waits and none runs */
 static bool waited[SMOOTH_CPUS]; /* one has waited for it since the check before */
+static u64 not_beside_idle_ns[MAX_VCPUS]; /* when a vCPU last waited beside no idle pCPU that it may use, or did not wait */
 
 /* When something is due next. */
 static u64 next_event_ns(void)
@@ -41,6 +42,44 @@ static u64 next_event_ns(void)
 static u64 turn_ns(u64 slice_ns)
 {
 	return slice_ns + engine_against_ns(ENGINE_OTHERS_AHEAD_MAX_NS, parts_most) + KERNEL_SLICE_NS + 3 * TICK_NS + SOONEST_NS;
+}
+
+/*
+ * For how long at most a vCPU waits beside an idle pCPU of any queue that it may use, by the parameters of the vintages, as
+ * longest_allowed_ns() of the simulator's tests has it: under credit until those before it have had their slices; under
+ * fair as many balances as there are vCPUs. SY_FOREVER: sedf moves nobody, credit2 balances queues by their loads.
+ */
+static u64 beside_idle_most_ns(void)
+{
+	u64 vcpu_count = vcpus_used - first_vcpu, interval_ns;
+
+	if (published && policy.discipline == SY_CREDIT)
+		return vcpu_count * policy.parameter[CREDIT_SLICE_NS];
+	if (!published || policy.discipline != SY_FAIR)
+		return SY_FOREVER;
+	interval_ns = sy_min(policy.parameter[FAIR_BALANCE_INTERVAL_NS] * engine.online,
+			     policy.parameter[FAIR_BALANCE_INTERVAL_MAX_NS]);
+	return vcpu_count * (2 * 8 * (interval_ns + policy.parameter[FAIR_TICK_NS]) + policy.parameter[FAIR_TICK_NS]);
+}
+
+static bool waits_beside_idle(u32 vcpu)
+{
+	const struct engine_vcpu *v = &vcpus[vcpu].engine;
+
+	return thread[vcpu] && v->queued && !v->saving && !put_off(vcpu) &&
+	       engine_nearest_idle(&engine, vcpu, 0, engine.pcpus) != SY_NONE;
+}
+
+static void check_nobody_waits_beside_idle(void)
+{
+	u32 i;
+
+	for (i = first_vcpu; i < vcpus_used; i++) {
+		if (!waits_beside_idle(i))
+			not_beside_idle_ns[i] = model_now;
+		check(model_now - not_beside_idle_ns[i] <= beside_idle_most_ns(), "vCPU %u waits beside an idle pCPU for %llu ns", i,
+		      model_now - not_beside_idle_ns[i]);
+	}
 }
 
 /* One that this pCPU could take. */
@@ -97,12 +136,11 @@ static void wake_and_block(void)
 {
 	u32 i;
 
-	calm = smooth = true;
+	calm = true;
 	if (!below(4))
 		wake_one();
 	if (!below(16))
 		start(do_block, below(cpus), NULL, 0);
-	smooth = false;
 	settle();
 	for_each_cpu(i)
 		waited[i] &= pcpu_at(pcpu_of(i))->engine.current == SY_NONE;
@@ -113,6 +151,9 @@ static void pass_smoothly(void)
 	u64 since_ns = model_now, slice_ns = 0;
 	u32 events, i;
 
+	smooth = true;
+	for (i = 0; i < MAX_VCPUS; i++)
+		not_beside_idle_ns[i] = model_now;
 	for_each_cpu(i)
 	{
 		no_vcpu_ns[i] = model_now;
@@ -125,6 +166,7 @@ static void pass_smoothly(void)
 		for_each_cpu(i)
 			slice_ns = sy_max(slice_ns, sy_min(pcpu_at(pcpu_of(i))->slice_ns, TIMER_MAX_NS));
 		check_nobody_starves(since_ns, slice_ns);
+		check_nobody_waits_beside_idle();
 		wake_and_block();
 		model_now = next_event_ns();
 		for_each_cpu(i)
@@ -134,6 +176,7 @@ static void pass_smoothly(void)
 			finish_unasked(i);
 		}
 	}
+	smooth = false;
 }
 
 #endif

@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use maud::{Markup, html};
 use steelyard_experiment::{ClaimOutcome, LabOutcome, Outcome, Reproduction, State};
 
-use super::{LAB, LIST, OURS, STATES, hosts, matrix, measured, said, settled, sign, spread, state};
+use super::{
+    LAB, LIST, OURS, STATES, hosts, matrix, measured, remarks, said, settled, sign, spread, state,
+};
 use crate::format::with_unit;
 use crate::html::{Page, drawn};
 
@@ -156,13 +158,10 @@ fn claim_rows(claim: &ClaimOutcome) -> Markup {
                 td { (claim.expected) }
                 td { @for line in measured(&claim.measured) { div { (line) } } }
             }
-            @if let Some(known) = &claim.known {
+            @if remarks(claim).next().is_some() {
                 tr .known {
                     td {}
-                    td colspan="3" {
-                        "Because: " (known.because)
-                        @if let Some(switches) = &known.turned_by { br; "Turned by: " (switches) }
-                    }
+                    td colspan="3" { @for remark in remarks(claim) { div { (remark) } } }
                 }
             }
         }

@@ -8,7 +8,7 @@ use steelyard_experiment::{
 };
 
 use super::matrix::{self, Verdict};
-use super::{LAB, LIST, OURS, hosts, measured, said, settled, spread, state, told};
+use super::{LAB, LIST, OURS, hosts, measured, remarks, said, settled, spread, state, told};
 
 /// Writes `tables.md`: the matrix, each system on every experiment, what became of what each
 /// publication says, the claims of each experiment.
@@ -108,10 +108,9 @@ fn claim_rows<'a>(
     row(writer, "Claim", ["Expected", "Measured", "State"].map(str::to_owned))?;
     row(writer, "---", ["---"; 3].map(str::to_owned))?;
     for claim in claims {
-        let mut says = told(claim);
-        if let Some(known) = &claim.known {
-            says += &format!(" *{}*", known.because);
-        }
+        let said =
+            std::iter::once(told(claim)).chain(remarks(claim).map(|remark| format!("*{remark}*")));
+        let says = said.collect::<Vec<_>>().join("<br>");
         let measured = measured(&claim.measured).collect::<Vec<_>>().join("<br>");
         row(writer, &says, [claim.expected.clone(), measured, state(claim.state).to_owned()])?;
     }
@@ -142,8 +141,8 @@ fn here(outcome: &Outcome, statement: &StatementOutcome) -> String {
             1 => format!("expected {}", claim.expected),
             _ => format!("{}: {}, expected {}", claim.says, state(claim.state), claim.expected),
         };
-        let known = claim.known.iter().map(|known| format!("*{}*", known.because));
-        std::iter::once(says).chain(measured(&claim.measured)).chain(known)
+        let remarks = remarks(claim).map(|remark| format!("*{remark}*"));
+        std::iter::once(says).chain(measured(&claim.measured)).chain(remarks)
     });
     let reason = statement.reason.clone();
     place.chain(found).chain(reason).collect::<Vec<_>>().join("<br>")

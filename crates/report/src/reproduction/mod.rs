@@ -74,6 +74,16 @@ fn told(claim: &ClaimOutcome) -> String {
     format!("{} ({source})", claim.says)
 }
 
+/// What is to be known of a claim beside its figures.
+fn remarks(claim: &ClaimOutcome) -> impl Iterator<Item = String> + '_ {
+    let known = claim.known.iter();
+    let known = known.flat_map(|known| {
+        let turned_by = known.turned_by.iter().map(|turned_by| format!("Turned by: {turned_by}"));
+        std::iter::once(format!("Because: {}", known.because)).chain(turned_by)
+    });
+    known.chain(claim.chosen_after.iter().map(|seen| format!("Chosen after it was seen: {seen}")))
+}
+
 /// Heads the claims that no publication makes.
 const OURS: &str = "Ours, of no publication";
 
@@ -93,6 +103,7 @@ fn said(statement: &StatementOutcome) -> String {
 fn settled(settled: Settled) -> &'static str {
     match settled {
         Settled::Holds => "holds",
+        Settled::HoldsChosenAfter => "holds, chosen after",
         Settled::DoesNotHold => "does not hold",
         Settled::Undecided => "undecided",
         Settled::NoClaimYet => "no claim yet",
@@ -104,8 +115,9 @@ fn settled(settled: Settled) -> &'static str {
 
 /// What can become of a statement, in the order in which it is counted: of what was found, then of
 /// what was set.
-const SETTLED: [Settled; 7] = [
+const SETTLED: [Settled; 8] = [
     Settled::Holds,
+    Settled::HoldsChosenAfter,
     Settled::DoesNotHold,
     Settled::Undecided,
     Settled::NoClaimYet,

@@ -92,6 +92,9 @@ fn wait_for_start() -> Result<u64, Box<dyn Error>> {
 
 fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     let plan: Plan = serde_json::from_str(&fs::read_to_string(path)?)?;
+    for domain in plan.domains.iter().filter(|domain| !domain.asked.is_empty()) {
+        ask(domain)?;
+    }
     let mut observer = Observer::attach()?;
     let mut scheduler = match plan.policy.as_str() {
         "stock" => None,
@@ -184,6 +187,15 @@ fn carry_out(path: &str) -> Result<(), Box<dyn Error>> {
     }
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
+}
+
+fn ask(domain: &Domain) -> Result<(), Box<dyn Error>> {
+    let mut command = Command::new("steelyard");
+    let status = command.args(["kvm", "set", &domain.name]).args(&domain.asked).status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("steelyard kvm set {}: {status}", domain.name).into()),
+    }
 }
 
 fn start_scheduler(policy: &str, plan: &Plan) -> Result<Child, Box<dyn Error>> {

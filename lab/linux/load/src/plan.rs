@@ -100,6 +100,9 @@ pub struct Domain {
     /// Of one CPU; 0: none.
     #[serde(default)]
     pub cap_percent: u32,
+    /// `KEY=VALUE`s for `steelyard kvm set`, before the scheduler begins.
+    #[serde(default)]
+    pub asked: Vec<String>,
     /// The control group that its own is in; empty: the host's.
     #[serde(default)]
     pub within: String,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sweeps on Dask and Ray give the bytes that processes give, and lose nothing when workers die."""
+"""Sweeps and searches on Dask and Ray give the bytes that processes give, and lose nothing when workers die."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ import distributed
 import psutil
 import pytest
 import ray
-from conftest import FIRST_LOOK, killing, sweep
+from conftest import FIRST_LOOK, Found, killing, search, sweep
 
 import steelyard
 
@@ -31,6 +31,12 @@ def on_ray() -> Iterator[str]:
     ray.shutdown()
 
 
+def workers_of_ray() -> list[int]:
+    # Workers are called after what they do.
+    started = psutil.Process().children(recursive=True)
+    return [process.pid for process in started if process.cmdline()[:1] == ["ray::_call"]]
+
+
 def test_dask_gives_the_same_bytes(tmp_path: Path, wanted: dict[str, bytes], dask: distributed.Client) -> None:
     assert sweep(tmp_path, on=dask) == wanted
 
@@ -48,13 +54,19 @@ def test_nothing_is_lost_with_a_worker_of_dask(
 
 
 def test_nothing_is_lost_with_a_worker_of_ray(tmp_path: Path, wanted: dict[str, bytes], on_ray: str) -> None:
-    def pids() -> list[int]:
-        # Workers are called after what they do.
-        started = psutil.Process().children(recursive=True)
-        return [process.pid for process in started if process.cmdline()[:1] == ["ray::_call"]]
-
     killed: list[int] = []
-    assert sweep(tmp_path, on_ray, killing(pids, killed)) == wanted and killed
+    assert sweep(tmp_path, on_ray, killing(workers_of_ray, killed)) == wanted and killed
+
+
+def test_a_search_loses_nothing_with_a_worker_of_dask(tmp_path: Path, found: Found, dask: distributed.Client) -> None:
+    killed: list[int] = []
+    pids = list(dask.run(os.getpid).values())
+    assert search(tmp_path, dask, killing(lambda: pids, killed)) == found and killed
+
+
+def test_a_search_loses_nothing_with_a_worker_of_ray(tmp_path: Path, found: Found, on_ray: str) -> None:
+    killed: list[int] = []
+    assert search(tmp_path, on_ray, killing(workers_of_ray, killed)) == found and killed
 
 
 def test_errors_of_workers_are_told(tmp_path: Path, dask: distributed.Client) -> None:

@@ -28,7 +28,7 @@ def test_everything_has_a_docstring() -> None:
 
 
 def test_arguments_are_described() -> None:
-    for name in ["compare", "replay", "tune", "reproduce", "sweep"]:
+    for name in ["compare", "replay", "tune", "reproduce", "search", "sweep"]:
         function = getattr(steelyard, name)
         arguments = (inspect.getdoc(function) or "").split("Args:\n")[1].split("\n\n")[0]
         described = re.findall(r"^    (\w+): ", arguments, re.MULTILINE)

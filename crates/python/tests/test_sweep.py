@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Sweeps on processes give the same bytes however many there are, and lose nothing when one dies."""
 
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pyarrow.parquet
 import pytest
-from conftest import DESIGN, FIRST_LOOK, killing, sweep
+from conftest import DESIGN, FIRST_LOOK, killing, processes, record, sweep
 
 import steelyard
 
@@ -37,11 +36,8 @@ def test_more_processes_give_the_same_bytes(tmp_path: Path, wanted: dict[str, by
 
 
 def test_nothing_is_lost_with_a_process(tmp_path: Path, wanted: dict[str, bytes]) -> None:
-    def pids() -> list[int]:
-        return [process.pid for process in multiprocessing.active_children() if process.pid]
-
     killed: list[int] = []
-    assert sweep(tmp_path, 2, killing(pids, killed)) == wanted and killed
+    assert sweep(tmp_path, 2, killing(processes, killed)) == wanted and killed
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path, wanted: dict[str, bytes]) -> None:
@@ -71,14 +67,6 @@ def test_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
     (tmp_path / "other/file").touch()
     with pytest.raises(ValueError, match="no sweep"):
         steelyard.sweep(FIRST_LOOK, DESIGN[:1], tmp_path / "other", ["credit2"], on=1)
-
-
-def record(path: Path, end: str) -> None:
-    """What perf says of a vCPU that runs for 2 ms, sleeps for 3 ms, and runs again up to `end`."""
-    vcpu = " CPU 0/KVM  100/101  [000] {}: sched:sched_switch: CPU 0/KVM:101 [120] S ==> swapper/0:0 [120]\n"
-    idle = "   swapper    0/0    [000] {}: sched:sched_switch: swapper/0:0 [120] R ==> CPU 0/KVM:101 [120]\n"
-    times = ("5.000000", "5.002000", "5.005000", end)
-    path.write_text("".join(line.format(time) for line, time in zip((idle, vcpu) * 2, times)))
 
 
 def test_a_recording_that_changed_is_another_input(tmp_path: Path) -> None:

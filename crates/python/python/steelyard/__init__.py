@@ -12,6 +12,7 @@ seeds. Results have tables that pandas, Polars and pyarrow take as they lie in m
 """
 
 from steelyard._errors import InputError
+from steelyard._search import search
 from steelyard._steelyard import (
     Comparison,
     Reproduction,
@@ -42,6 +43,7 @@ __all__ = [
     "parameters",
     "replay",
     "reproduce",
+    "search",
     "sweep",
     "tune",
 ]

@@ -88,6 +88,25 @@ def test_several_values_are_told(tmp_path: Path) -> None:
     assert [list(policies) for policies in chosen] == [[trial.params["policy"]] for trial in studied.trials]
 
 
+def test_a_table_without_rows_is_judged_too(tmp_path: Path) -> None:
+    host = {"name": "idle", "length": "1 s", "host": {}, "domain": [{"name": "one", "vcpus": 1}]}
+    for _ in range(2):
+        studied = study()
+        steelyard.search(
+            host,
+            studied,
+            lambda trial: {"domain.one.weight": trial.suggest_int("weight", 1, 1000)},
+            lambda table: float(table.num_rows),
+            tmp_path,
+            ["fair"],
+            trials=2,
+            table="tasks",
+            on=1,
+        )
+        assert [trial.value for trial in studied.trials] == [0, 0]
+    assert pandas.read_parquet(tmp_path)["set"].dtype == "str"
+
+
 def test_another_search_is_not_mixed_in(tmp_path: Path) -> None:
     def again(studied: optuna.Study, policies: list[str], **more: Any) -> None:
         steelyard.search(FIRST_LOOK, studied, suggest, wait_ms, tmp_path, policies, trials=1, on=1, **more)
@@ -95,7 +114,12 @@ def test_another_search_is_not_mixed_in(tmp_path: Path) -> None:
     again(study(), ["credit2"])
     with pytest.raises(ValueError, match="in which trial 0 was not"):
         again(study(seed=2), ["credit2"])
-    for policies, more in [(["fair"], {}), (["credit2"], {"ahead": 9}), (["credit2"], {"table": "runs"})]:
+    others: list[tuple[list[str], dict[str, Any]]] = [
+        (["fair"], {}),
+        (["credit2"], {"ahead": 9}),
+        (["credit2"], {"table": "runs"}),
+    ]
+    for policies, more in others:
         with pytest.raises(ValueError, match="another search, or one of another version"):
             again(study(), policies, **more)
     studied = study()

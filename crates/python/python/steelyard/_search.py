@@ -67,8 +67,9 @@ def search(
         InputError: What was given cannot be used.
         ValueError: The directory holds another search, or the study has trials, or a trial's value is none.
     """
+    import pyarrow
     from optuna.trial import TrialState
-    from pyarrow import array, parquet
+    from pyarrow import parquet
 
     if ahead < 1:
         raise ValueError("ahead: at least one trial runs")
@@ -96,7 +97,8 @@ def search(
             while not file.exists():
                 number, result = next(results)
                 _, changed, of_result = asked[number]
-                write(result.append_column("set", array([changed] * len(result))), of_result)
+                column = pyarrow.array([changed] * len(result), pyarrow.string())
+                write(result.append_column("set", column), of_result)
             # Not by `read_table`, for which names of directories may be columns.
             given = parquet.ParquetFile(file).read()
             if set(given.column("set").to_pylist()) - {suggested}:

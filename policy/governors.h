@@ -43,7 +43,8 @@
  *	u64 NAME_weight(p, g, d, weight)	the weight instead of this one, which is at most 2^36
  *	void NAME_slice(p, d, slice_ns, tick_ns, account_ns)	may shorten the slice, set the tick and the accounting
  *	NAME_has_first alone			it sets v->first, of one that is about to be queued (wake) or waits (then
- *						with SY_REKEY): at the next choice of its queue that one is taken;
+ *						with SY_REKEY): at the next choice of its queue that one is taken,
+ *						under credit after who is in BOOST and came before it;
  *						whom it interrupts till then, its discipline says as ever
  *	u64 NAME_room_ns(p, d, v)		how much more boost the vCPU may save, at an accounting
  *	void NAME_save(p, d, v, unused_ns, account_ns)	after that, if there is room: what it left unused

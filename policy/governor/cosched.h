@@ -93,7 +93,7 @@ struct cosched_vcpu {
 	u64 moment_ns; /* when the moment ends for which it was summoned */
 	u64 unspun_ns; /* run time since its last pause-loop exit */
 	u32 passed_over; /* 1: it spun and was not summoned the last time; see sy_pass_over() */
-	u32 unused;
+	u32 summoned; /* 1: until it starts */
 };
 
 SY_GOVERNOR_FITS(SY_COSCHED_VCPU_AT, struct cosched_vcpu);
@@ -125,6 +125,7 @@ SY_FN u32 cosched_block(const struct sy_policy *p, struct sy_queue *q, struct sy
 			struct sy_vcpu *v, u64 now)
 {
 	cosched_vcpu(v)->moment_ns = 0;
+	cosched_vcpu(v)->summoned = 0;
 	return 0;
 }
 
@@ -137,8 +138,12 @@ SY_FN void cosched_key(const struct sy_policy *p, struct sy_queue *q, struct sy_
 SY_FN u32 cosched_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
 			struct sy_domain *d, struct sy_vcpu *v, u64 now)
 {
-	if (v->first)
-		cosched_vcpu(v)->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
+	struct cosched_vcpu *cv = cosched_vcpu(v);
+
+	/* Others put vCPUs first, too. */
+	if (v->first && cv->summoned)
+		cv->moment_ns = now + cosched_parameter(p, COSCHED_MOMENT_NS);
+	cv->summoned = 0;
 	return 0;
 }
 
@@ -204,6 +209,7 @@ SY_FN u32 cosched_summon(const struct sy_policy *p, const struct sy_queue *q, st
 			 struct sy_vcpu *v, u64 now)
 {
 	v->first = 1;
+	cosched_vcpu(v)->summoned = 1;
 	if (SY_GOVERNOR_CHOICE(p, SY_COSCHED, COSCHED_POLICY) == COSCHED_DEFERRED)
 		return SY_REKEY;
 	return SY_REKEY | SY_RESCHEDULE;

@@ -168,7 +168,10 @@ fn pinned_results() {
         }
     }
     let pinned: Vec<_> = PINNED.iter().map(|&(policy, hash)| (policy.to_owned(), hash)).collect();
-    assert_eq!(found, pinned);
+    assert_eq!(
+        found, pinned,
+        "PRINT_HASHES=1 cargo test -p steelyard-simulator --test determinism pinned -- --nocapture prints them anew"
+    );
 }
 
 /// Each thread and client draws from a stream of its own name: who else is there does not matter.

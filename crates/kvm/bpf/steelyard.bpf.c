@@ -4,10 +4,10 @@
  * what happens and does what it asks for; host.h is what it is given.
  *
  * Who is scheduled how. A thread that has been seen in KVM_RUN, by its preempt notifier, is a vCPU; where that is not to
- * be seen, one of that name is (vcpus.h). Its process is the domain, of which the loader tells what an administrator asks for. Every other task waits in a line, in
- * turns with the vCPUs on each pCPU (others.h); kernel threads that wake go first. They are not
- * left to the kernel's fair class (SCX_OPS_SWITCH_PARTIAL): that is above this class, so that any busy task would keep
- * all vCPUs from running, and moving a thread between classes would outlive this program.
+ * be seen, one of that name is (vcpus.h). Its process is the domain, of which the loader tells what an administrator asks
+ * for. Every other task waits in a line, in turns with the vCPUs on each pCPU (others.h); kernel threads that wake go
+ * first. They are not left to the kernel's fair class (SCX_OPS_SWITCH_PARTIAL): that is above this class, so that any busy
+ * task would keep all vCPUs from running, and moving a thread between classes would outlive this program.
  *
  * Two that must agree. vCPUs wait here, in lists, and the kernel has them in no queue. dispatch() is the
  * choice: from then on the engine has the chosen one running, and the kernel is given it by its number.

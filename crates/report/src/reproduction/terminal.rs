@@ -80,6 +80,9 @@ fn claim(out: &mut String, claim: &ClaimOutcome, style: Style) {
             labelled(out, "turned by", switches, style);
         }
     }
+    if let Some(seen) = &claim.chosen_after {
+        labelled(out, "seen before", seen, style);
+    }
     out.push('\n');
 }
 

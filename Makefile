@@ -47,7 +47,7 @@ core-check: ## the core compiles for user space, kernel and hypervisor, BPF
 	@scripts/core-check
 
 .PHONY: sanitizers
-sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries and on threads, with the compiler's sanitizers
+sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries and on threads, with the compiler's sanitizers; and whether adversaries see faults that hosts had
 	@echo "== sanitizers"
 	@mkdir -p $(target)
 	while read -r name sanitizers source; do \
@@ -62,6 +62,7 @@ sanitizers: ## policies, engine, Xen's and Linux's hosts under adversaries and o
 	printf '%s\n' 'adversary 1000000' 'model 500000' 'linux-model 200000' | \
 		xargs -P 2 -I{} sh -c '$(target)/{} $(seeds)'
 	setarch --addr-no-randomize $(target)/threads 20 $$(seq 30)
+	policy/tests/mutate
 
 .PHONY: doc
 doc: ## the documentation of the crates, in target/doc

@@ -110,9 +110,17 @@ static void check_lists(void)
 /* ---- What the engine believes is what the kernel has ---- */
 
 /* The kernel does not ask about it where it goes. */
-static bool is_unasked(const struct task *t)
+static bool is_never_asked(const struct task *t)
 {
 	return t->seen.flags & PF_EXITING || t->stays;
+}
+
+/* Or did not, and it has its turn as another task has, though it may migrate again by now. */
+static bool is_unasked(const struct task *t)
+{
+	bool runs = rqs[cpu_of(t)].current == t;
+
+	return is_never_asked(t) || (runs && t->thread.vcpu && vcpus[t->thread.vcpu - 1].unasked);
 }
 
 /* It is in a queue of the kernel's, or on the way there, or runs and is on the way off. */

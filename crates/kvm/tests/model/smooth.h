@@ -125,7 +125,7 @@ static void finish_unasked(u32 cpu)
 {
 	struct task *t = rqs[cpu].current;
 
-	if (!is_ext(t) || !is_unasked(t))
+	if (!is_ext(t) || !is_never_asked(t))
 		return;
 	start(t->stays ? do_stays : do_exit, cpu, NULL, 0);
 	finish_all();

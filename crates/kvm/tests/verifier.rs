@@ -81,7 +81,7 @@ fn little_is_read_of_any_policy() -> Result<(), Box<dyn Error>> {
     }
     set_print(Some((PrintLevel::Warn, |_, text| eprint!("{text}"))));
     for name in POLICIES.map(str::to_owned).into_iter().chain(governed()) {
-        let policy = Policy::named(name)?;
+        let policy = Policy::named(&name)?;
         let calls = read(&policy).map_err(|error| format!("{name}: {error}"))?;
         let sum: u32 = calls.iter().map(|(_, instructions)| instructions).sum();
         println!("{name}: {sum}");

@@ -153,7 +153,7 @@ impl Experiment {
                     Settled::DoesNotHold
                 }
                 _ if mine.iter().any(|index| is(&[State::Undecided], index)) => Settled::Undecided,
-                _ if mine.iter().any(|&index| claims[index].chosen_after.is_some()) => {
+                _ if mine.iter().any(|&index| self.file.claim[index].chosen_after.is_some()) => {
                     Settled::HoldsChosenAfter
                 }
                 _ => Settled::Holds,

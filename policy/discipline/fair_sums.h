@@ -183,12 +183,17 @@ static inline void fair_average(struct fair_average *a, u64 target, u64 half_lif
 
 	if (now <= a->updated_ns)
 		return;
+	target = sy_min(target, FAIR_LOAD_MAX);
+	/* As where it does not sleep, for most of the time. */
+	if (a->value == target) {
+		a->updated_ns = now;
+		return;
+	}
 	half_lives = sy_min(now - a->updated_ns, 1ULL << 43) * FAIR_ONE /
 		     sy_clamp(half_life_ns, 1, 1ULL << 43);
 	x = half_lives % FAIR_ONE;
 	keep = FAIR_ONE - x * (726817 - 202529 * x / FAIR_ONE) / FAIR_ONE;
 	keep = half_lives / FAIR_ONE < 20 ? keep >> half_lives / FAIR_ONE : 0;
-	target = sy_min(target, FAIR_LOAD_MAX);
 	if (a->value > target)
 		a->value = target + (a->value - target) * keep / FAIR_ONE;
 	else

@@ -6,7 +6,8 @@
  * told later; contexts are saved and softirqs and timers done in any order and after any delay, tasklets
  * come, pCPUs leave and join, domains come, go and move, weights, caps and parameters change; there is one governor more. Checked
  * throughout: nobody is lost or in two places, what the engine believes is what Xen has, pCPUs of a core,
- * of a node and of a socket are neighbours, and once all have settled nobody waits beside an idle pCPU of its queue.
+ * of a node and of a socket are neighbours, once all have settled nobody waits beside an idle pCPU of its queue, and
+ * by the parameters of the vintages nobody waits beside one of any queue longer than beside_idle_most_ns().
  * One seed repeats a failure.
  *
  *	model STEPS SEED...
@@ -17,6 +18,7 @@
 #include "../steelyard.c"
 #undef current
 #include "../../policy/tests/random.h"
+#include "../../policy/tests/beside_idle.h"
 
 enum {
 	POOLS = 2,
@@ -42,6 +44,8 @@ static bool nodes_span; /* all is one node */
 static int leaving; /* pCPU on its way out of its pool, or -1 */
 static spinlock_t model_free_lock = { .name = "another scheduler's" };
 static bool interleaves; /* something may come between */
+static bool smooth; /* and for now nothing does, and nothing is late */
+static bool published; /* this host: the parameters are those of the vintage */
 static bool asked_last_first; /* this host, at some time */
 static bool contended; /* this host: locks that are tried for are often not to be had */
 static unsigned int contention; /* so often, until the next step */
@@ -325,7 +329,7 @@ static void settle(bool all)
 		for (i = 0; i < nr_cpu_ids; i++)
 			more |= get_sched_res(i)->prev || model_softirq[i];
 	}
-	interleaves = true;
+	interleaves = !smooth;
 }
 
 static void whatever_is_due(void)
@@ -430,7 +434,7 @@ static void write_leaf(void)
 
 	if (leaf->e.funcs == &packets_funcs || leaf->e.funcs == &loads_funcs)
 		tell_leaf(leaf);
-	if (leaf->e.funcs != &parameter_funcs)
+	if (leaf->e.funcs != &parameter_funcs || published)
 		return;
 	parameter = parameter_leaf(&leaf->e)->parameter;
 	value = below(4) ? between(parameter->minimum, parameter->maximum) : below(2) ? 0 :
@@ -634,6 +638,8 @@ static void happen(void)
 	}
 }
 
+#include "smooth.h"
+
 /* ---- A host ---- */
 
 static bool draw_value(const char *name, const struct sy_parameter *parameter, u64 *value, void *data)
@@ -681,7 +687,8 @@ static void draw_policy(void)
 	memcpy(opt_sched, "steelyard", sizeof("steelyard"));
 	draw_params();
 	ASSERT(!model_scheduler->global_init() && !strcmp(policy_name, opt_policy));
-	if (below(2))
+	published = below(2);
+	if (!published)
 		for_each_parameter(draw_value, NULL);
 	asked_last_first = false;
 	note_who_is_asked();
@@ -812,6 +819,8 @@ static void run_host(u64 steps)
 			check_all(all);
 	}
 	steps_total += steps;
+	if (nr_cpu_ids <= SMOOTH_CPUS && published)
+		pass_smoothly();
 	end_host_model();
 }
 

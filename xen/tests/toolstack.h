@@ -102,7 +102,7 @@ static void ask_as_toolstack(struct domain *d)
 	op.u.credit2.cap = below(2) ? 0 : 1 + below(800);
 	adjust_shares(ops, d, &op);
 	tell_again(ops, d);
-	if (!below(8))
+	if (!published && !below(8))
 		ask_for_parameters(ops);
 	if (sy_reserves(&steelyard_policy) && below(2))
 		ask_for_vcpus(ops, d);

@@ -57,6 +57,7 @@ static void model_lock_waits(void);
 #undef inline
 #include "catalogue.h"
 #include "tests/random.h"
+#include "tests/beside_idle.h"
 
 enum {
 	HOST_STEPS = 10000 /* before another host is drawn */

@@ -44,24 +44,6 @@ static u64 turn_ns(u64 slice_ns)
 	return slice_ns + engine_against_ns(ENGINE_OTHERS_AHEAD_MAX_NS, parts_most) + KERNEL_SLICE_NS + 3 * TICK_NS + SOONEST_NS;
 }
 
-/*
- * For how long at most a vCPU waits beside an idle pCPU of any queue that it may use, by the parameters of the vintages, as
- * longest_allowed_ns() of the simulator's tests has it: under credit until those before it have had their slices; under
- * fair as many balances as there are vCPUs. SY_FOREVER: sedf moves nobody, credit2 balances queues by their loads.
- */
-static u64 beside_idle_most_ns(void)
-{
-	u64 vcpu_count = vcpus_used - first_vcpu, interval_ns;
-
-	if (published && policy.discipline == SY_CREDIT)
-		return vcpu_count * policy.parameter[CREDIT_SLICE_NS];
-	if (!published || policy.discipline != SY_FAIR)
-		return SY_FOREVER;
-	interval_ns = sy_min(policy.parameter[FAIR_BALANCE_INTERVAL_NS] * engine.online,
-			     policy.parameter[FAIR_BALANCE_INTERVAL_MAX_NS]);
-	return vcpu_count * (2 * 8 * (interval_ns + policy.parameter[FAIR_TICK_NS]) + policy.parameter[FAIR_TICK_NS]);
-}
-
 static bool waits_beside_idle(u32 vcpu)
 {
 	const struct engine_vcpu *v = &vcpus[vcpu].engine;
@@ -72,12 +54,13 @@ static bool waits_beside_idle(u32 vcpu)
 
 static void check_nobody_waits_beside_idle(void)
 {
+	u64 most_ns = published ? beside_idle_most_ns(&policy, &engine, vcpus_used - first_vcpu) : SY_FOREVER;
 	u32 i;
 
 	for (i = first_vcpu; i < vcpus_used; i++) {
 		if (!waits_beside_idle(i))
 			not_beside_idle_ns[i] = model_now;
-		check(model_now - not_beside_idle_ns[i] <= beside_idle_most_ns(), "vCPU %u waits beside an idle pCPU for %llu ns", i,
+		check(model_now - not_beside_idle_ns[i] <= most_ns, "vCPU %u waits beside an idle pCPU for %llu ns", i,
 		      model_now - not_beside_idle_ns[i]);
 	}
 }

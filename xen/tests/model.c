@@ -45,7 +45,7 @@ static int leaving; /* pCPU on its way out of its pool, or -1 */
 static spinlock_t model_free_lock = { .name = "another scheduler's" };
 static bool interleaves; /* something may come between */
 static bool smooth; /* and for now nothing does, and nothing is late */
-static bool published; /* this host: the parameters are those of the vintage */
+static bool published; /* this host: the parameters are those of the vintage, and no domain asks for a slice */
 static bool asked_last_first; /* this host, at some time */
 static bool contended; /* this host: locks that are tried for are often not to be had */
 static unsigned int contention; /* so often, until the next step */
@@ -609,7 +609,8 @@ static void happen(void)
 	case 3:
 		ask_as_toolstack(&d->domain);
 		write_leaf();
-		change_setting(id);
+		if (!published)
+			change_setting(id);
 		if (!below(8))
 			read_statistics();
 		break;

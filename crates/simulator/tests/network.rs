@@ -124,6 +124,7 @@ fn a_slow_server_is_no_loss() {
     assert_eq!((value(&task, "requests sent again"), value(&task, "answered")), (0.0, 1.0));
     // The test lasts 3 s for its one connection.
     near(value(&task, "connection rate"), 0.32, 0.34, "connections/s");
+    near(value(&task, "test duration"), 3.0, 3.1, "seconds");
 }
 
 /// Fixed times between connections, no loss: each response takes the wire twice, the guest's kernel, the server, and the

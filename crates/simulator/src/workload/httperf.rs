@@ -562,6 +562,7 @@ impl super::Program for Program {
         let mut values = vec![
             per_s("connection rate", self.opened),
             per_s("reply rate", self.responses.count()),
+            value("test duration", "s", None, over.then_some(seconds)),
         ];
         values.extend(self.responses.values("response time"));
         values.extend(self.connected.values("connection time"));

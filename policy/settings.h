@@ -22,8 +22,8 @@
 	X(cap_burst_ns, "cap_burst", "ns", 0, 1000 * SY_S, \
 	  "CPU time of its cap that it may save for later; 0: what the policy says", \
 	  "credit2, fair; cpu.max.burst of Linux", 0) \
-	X(slice_ns, "slice", "ns", 1, SY_FOREVER, \
-	  "the longest it wants to run at a time", "credit, credit2, fair in order deadline", 0) \
+	X(slice_ns, "slice", "ns", 1, SY_S, \
+	  "the longest it wants to run at a time; the limit is that of Xen's credit", "credit, credit2, fair in order deadline", 0) \
 	X(period_ns, "sedf.period", "ns", 10 * SY_US, 10 * SY_S, \
 	  "period of each vCPU's reservation", "sedf; the limits are those of Xen 4.5", 0) \
 	X(reserved_ns, "sedf.slice", "ns", 5 * SY_US, 10 * SY_S, \

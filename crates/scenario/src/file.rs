@@ -95,7 +95,7 @@ pub struct DomainEntry {
     /// Its vCPUs are none, but tasks of the host itself; see `others` of the host.
     #[serde(default)]
     pub host_tasks: Option<HostTasks>,
-    /// The slice it asks for, where a policy heeds that.
+    /// The slice it asks for, where a policy heeds that: 1 ns .. 1 s.
     #[serde(default)]
     pub slice: Option<Nanoseconds>,
     /// Its reservation under `sedf`.

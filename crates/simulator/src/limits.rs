@@ -91,6 +91,8 @@ pub const CAP_BURST_NS: Range = setting(setting_range!("cap_burst"));
 /// [`Domain::load_percent`](crate::config::Domain::load_percent).
 pub const LOAD_PERCENT: Range = setting(setting_range!("load_percent"));
 const _: () = assert!(CAP_PERCENT.most == 100 * PCPUS.most, "the core has another largest host");
+/// [`Domain::slice`](crate::config::Domain::slice), in ns.
+pub const SLICE_NS: Range = setting(setting_range!("slice"));
 /// Period of a reservation, in ns.
 pub const SEDF_PERIOD_NS: Range = setting(setting_range!("sedf.period"));
 /// What is reserved of it, in ns.

@@ -201,7 +201,7 @@ impl Setup {
             }
         }
         if let Some(slice) = domain.slice {
-            path.positive("slice", slice)?;
+            path.within("slice", slice, limits::SLICE_NS)?;
         }
         path.positive("guest_slice", domain.guest_slice)?;
         let asks = |reservation: &&Reservation| reservation.period.0 > 0 || reservation.slice.0 > 0;

@@ -25,7 +25,7 @@ enum {
 	DOMAINS = 40,
 	DOMAIN_VCPUS = 16,
 	HOST_STEPS = 10000, /* before another host is drawn */
-	EACH_DECISION_STEPS = 500000 /* in which each kind of decision is made while a trace is kept */
+	EACH_DECISION_STEPS = 1000000 /* in which each kind of decision is made while a trace is kept */
 };
 
 struct model_domain {
@@ -688,7 +688,6 @@ static void draw_policy(void)
 	memcpy(opt_sched, "steelyard", sizeof("steelyard"));
 	draw_params();
 	ASSERT(!model_scheduler->global_init() && !strcmp(policy_name, opt_policy));
-	published = below(2);
 	if (!published)
 		for_each_parameter(draw_value, NULL);
 	asked_last_first = false;
@@ -701,7 +700,7 @@ static void draw_topology(void)
 	unsigned int number[NR_CPUS], per_node, per_socket, i;
 
 	threads_per_core = 1 + below(2);
-	cores_per_node = cores[below(9)];
+	cores_per_node = cores[below(published ? 6 : 9)]; /* most of them small enough for pass_smoothly() */
 	per_node = threads_per_core * cores_per_node;
 	nodes_per_socket = 1 + below(min(NR_CPUS / per_node, 3u));
 	nodes_span = below(2);
@@ -733,6 +732,7 @@ static void begin_host_model(void)
 	unsigned int i;
 
 	model_now = 1 + magnitude() % (1ULL << 59);
+	published = below(2);
 	draw_topology();
 	draw_policy();
 	leaving = -1;

@@ -101,7 +101,7 @@ static bool catch_up(void)
 
 static void pass_smoothly(void)
 {
-	unsigned int events, i;
+	unsigned int rarely = 16 << below(8), events, i;
 
 	smooth = true;
 	contended = false;
@@ -114,7 +114,7 @@ static void pass_smoothly(void)
 		if (events % SMOOTH_LOOKS == 0)
 			check_all(true);
 		check_nobody_waits_beside_idle();
-		if (!below(64))
+		if (!below(rarely))
 			happen_smoothly();
 		model_now = next_event_ns();
 	}

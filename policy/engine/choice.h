@@ -68,8 +68,8 @@ ENGINE_HOT u32 engine_choose_here(ENGINE, u32 pcpu, u64 now)
 			first = vcpu;
 		verdict = sy_consider(host_policy(e), q, &c->state, engine_state_or_null(e, best), v, now);
 		none_moves |= verdict == SY_SKIP_MOVES;
-		if (verdict == SY_TAKE && !engine_turn_goes_on(e, pcpu, best, vcpu, now))
-			return vcpu;
+		if (verdict == SY_TAKE)
+			return engine_turn_goes_on(e, pcpu, best, vcpu, now) ? best : vcpu;
 		if (verdict == SY_PREFER && !engine_turn_goes_on(e, pcpu, best, vcpu, now))
 			best = vcpu;
 		if (verdict == SY_STOP)

@@ -707,6 +707,8 @@ static void one_step(void)
 /* As the loader finds it. */
 static void forget_all(void)
 {
+	u32 i;
+
 	memset(vcpus, 0, sizeof(vcpus));
 	memset(domains, 0, sizeof(domains));
 	memset(queues, 0, sizeof(queues));
@@ -732,6 +734,8 @@ static void forget_all(void)
 	memset(held_tasks, 0, sizeof(held_tasks));
 	memset(tasks, 0, sizeof(tasks));
 	memset(rqs, 0, sizeof(rqs));
+	for (i = 0; i < CPUS; i++)
+		rqs[i].qseq = (u64)(i + 1) << 40;
 	memset(groups, 0, sizeof(groups));
 	memset(clocks, 0, sizeof(clocks));
 	memset(began_pid, 0, sizeof(began_pid));

@@ -67,7 +67,7 @@ struct run_queue {
 	struct dsq local, deferred;
 	bool deferred_due;
 	u32 kicks, preempts; /* on the way to it */
-	u64 qseq;
+	u64 qseq; /* far from other CPUs', and from 0, as when a host has run for long: the kernel takes equal ones for the same */
 	struct {
 		struct task *task;
 		u64 qseq, dsq, flags;

@@ -184,7 +184,7 @@ static inline void fair_average(struct fair_average *a, u64 target, u64 half_lif
 	if (now <= a->updated_ns)
 		return;
 	target = sy_min(target, FAIR_LOAD_MAX);
-	/* As where it does not sleep, for most of the time. */
+	/* It has come there, as that of who never sleeps. */
 	if (a->value == target) {
 		a->updated_ns = now;
 		return;

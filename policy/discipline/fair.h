@@ -15,8 +15,9 @@
  *  - `poise` is order `deadline` with savings: who sleeps while others use its part saves that part, up to saved_ns
  *    for its domain, and is not in the queue's virtual time until it is spent. Who has savings goes before who has
  *    none, earliest deadline in time first; so who uses less than its part hardly waits, however long its bursts are,
- *    and who uses more has nothing to save. A timer ends each slice, of which those without savings grow while nobody sleeps, and a
- *    cap's budget is saved likewise. With governor cosched it is the policy of that name (docs/flagship.md).
+ *    and who uses more has nothing to save. Who wakes all the time leaves who runs without savings a moment first. A timer
+ *    ends each slice, of which those without savings grow while nobody sleeps, and a cap's budget is saved likewise. With
+ *    governor cosched it is the policy of that name (docs/flagship.md).
  *    Bound: who has no savings waits, beyond what it would wait in `eevdf`, for no longer than the savings of those
  *    who share its queue, saved_ns for each domain there, and savings come only from sleep.
  *
@@ -119,6 +120,9 @@
 	  "ours", 4, 1, 1) \
 	X(FAIR_SAVED_NS, "saved_ns", "ns", 0, SY_S, \
 	  "order deadline: most of its part that a domain saves while it sleeps", "ours", 30 * SY_MS, 0, 0) \
+	X(FAIR_RATELIMIT_NS, "ratelimit_ns", "ns", 0, SY_S, \
+	  "order deadline: who has savings interrupts the first slice of who has none no sooner after its own last run", \
+	  "ours; as a network card's interrupt moderation", 300 * SY_US, 0, 0) \
 	X(FAIR_DELAY_DEQUEUE, "delay_dequeue", "off|on", 0, 1, \
 	  "order deadline: negative lag is made up for during sleep", \
 	  "DELAY_DEQUEUE, DELAY_ZERO", 1, 0, 1) \
@@ -700,6 +704,20 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 	return s->entity.vruntime;
 }
 
+/*
+ * Order deadline: for how long this one, which has savings, yet leaves the pCPU to who runs without; 0: it need not. Who
+ * wakes thousands of times a second would cost others their cache each time.
+ */
+static inline u64 fair_limited_ns(const struct sy_policy *p, const struct fair_vcpu *waiting,
+				  const struct fair_vcpu *running, u64 now)
+{
+	u64 ends_ns = waiting->last_ran_ns + SY_PARAMETER(p, FAIR_RATELIMIT_NS);
+
+	if (!waiting->entity.saves || running->entity.saves || !running->entity.protected)
+		return 0;
+	return ends_ns > now ? sy_max(ends_ns - now, FAIR_TIMER_LEAST_NS) : 0;
+}
+
 /* Whether a waiting vCPU is chosen rather than the one that runs. */
 static inline bool fair_precedes(const struct sy_policy *p, const struct sy_queue *q,
 				 const struct fair_vcpu *waiting_vcpu, const struct fair_vcpu *running_vcpu)
@@ -750,6 +768,8 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 		return SY_SKIP;
 	if (candidate->first)
 		return SY_TAKE;
+	if (best && fair_limited_ns(p, waiting, fair_vcpu_const(best), now))
+		return SY_SKIP;
 	if (!best || fair_precedes(p, q, waiting, fair_vcpu_const(best)))
 		return fair_entities(p) ? SY_PREFER : SY_TAKE;
 	/* Keys are in order among those who share a group, not beyond. */
@@ -763,28 +783,6 @@ SY_FN enum sy_verdict fair_consider(const struct sy_policy *p, const struct sy_q
 	    SY_CHOICE(p, FAIR_PREEMPT_SHORT))
 		return SY_SKIP;
 	return SY_STOP;
-}
-
-SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
-			     const struct sy_vcpu *best, u64 now)
-{
-	struct fair_pcpu *fc = (struct fair_pcpu *)c->state;
-
-	if (best)
-		return false;
-	if (!fc->idle_since_ns)
-		fc->idle_since_ns = now;
-	return fc->idle_missing_ns <= SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS) ||
-	       now - fc->idle_since_ns >= SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS);
-}
-
-SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c,
-				 const struct sy_vcpu *best, const struct sy_queue *from,
-				 const struct sy_vcpu *candidate, u64 now)
-{
-	if (best)
-		return SY_STOP;
-	return fair_hot(p, fair_vcpu_const(candidate), now) ? SY_SKIP : SY_TAKE;
 }
 
 SY_FN void fair_start(const struct sy_policy *p, struct sy_queue *q, struct sy_pcpu *c,
@@ -827,10 +825,13 @@ SY_FN u64 fair_slice(const struct sy_policy *p, struct sy_queue *q, const struct
 	struct fair_queue *f = fair_queue(q);
 	const struct fair_vcpu *s = fair_vcpu_const(v);
 	u64 slice_ns = budget_slice(&s->grant, d, SY_PARAMETER(p, FAIR_CAP_PERIOD_NS));
+	u64 limited_ns = next ? fair_limited_ns(p, fair_vcpu_const(next), s, now) : 0;
 
 	/* Behind one that was summoned there may be less; what was known is never too much. */
 	if (!next || !next->first)
 		f->least_waiting = next ? fair_vcpu_const(next)->entity.vruntime : FAIR_NOBODY;
+	if (limited_ns)
+		slice_ns = sy_min(slice_ns, limited_ns);
 	if (SY_CHOICE(p, FAIR_HRTICK) == FAIR_HRTICK_EVERY && fair_by_deadline(p))
 		return sy_min(slice_ns, fair_left_ns(s));
 	if (!q->queued)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which vCPU discipline fair moves between two queues: by the weights of the moment, or by averaged loads and Linux's rules.
- * Part of fair.h, which has the parameters.
+ * Which vCPU discipline fair moves between two queues: by the weights of the moment, or by averaged loads and Linux's rules;
+ * and which a pCPU takes that falls idle. Part of fair.h, which has the parameters.
  */
 #ifndef STEELYARD_FAIR_BALANCE_H
 #define STEELYARD_FAIR_BALANCE_H
@@ -79,6 +79,28 @@ SY_FN s64 fair_balance_gain(const struct sy_policy *p, const struct sy_queue *fr
 	}
 	after = difference - 2 * (s64)sy_min(fair_vcpu_load(p, f, s), SY_WEIGHT_MAX * FAIR_WEIGHT_SCALE);
 	return difference - (after < 0 ? -after : after) + 1;
+}
+
+SY_FN bool fair_look_further(const struct sy_policy *p, struct sy_pcpu *c,
+			     const struct sy_vcpu *best, u64 now)
+{
+	struct fair_pcpu *fc = (struct fair_pcpu *)c->state;
+
+	if (best)
+		return false;
+	if (!fc->idle_since_ns)
+		fc->idle_since_ns = now;
+	return fc->idle_missing_ns <= SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS) ||
+	       now - fc->idle_since_ns >= SY_PARAMETER(p, FAIR_NEWIDLE_LEAST_NS);
+}
+
+SY_FN enum sy_verdict fair_steal(const struct sy_policy *p, const struct sy_pcpu *c,
+				 const struct sy_vcpu *best, const struct sy_queue *from,
+				 const struct sy_vcpu *candidate, u64 now)
+{
+	if (best)
+		return SY_STOP;
+	return fair_hot(p, fair_vcpu_const(candidate), now) ? SY_SKIP : SY_TAKE;
 }
 
 #endif

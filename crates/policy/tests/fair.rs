@@ -717,6 +717,31 @@ fn poise_slices_of_savings_do_not_grow() {
 }
 
 #[test]
+fn poise_leaves_the_pcpu_a_moment_to_who_was_displaced() {
+    // b has savings, ran for 100 us and slept for as long: it may not come for 200 us more, which a timer ends.
+    let (mut host, a, b) = after_sleep(3 * MS);
+    assert_eq!(host.choose(0), Some(b));
+    host.now += 100 * US;
+    host.block(0);
+    assert_eq!(host.choose(0), Some(a));
+    host.now += 100 * US;
+    host.wake(b);
+    assert!(host.key_of(b) < 1 << 62, "it has savings");
+    assert!(host.lead(b) > 0, "the pCPU chooses, and sets the timer");
+    assert_eq!(host.choose(0), Some(a));
+    assert_eq!(timer_ns(&mut host), Some(200 * US));
+    host.now += 200 * US;
+    assert_eq!(host.choose(0), Some(b));
+
+    // Who slept for as long comes at once.
+    host.block(0);
+    assert_eq!(host.choose(0), Some(a));
+    host.now += 300 * US;
+    host.wake(b);
+    assert_eq!(host.choose(0), Some(b));
+}
+
+#[test]
 fn a_move_keeps_what_a_vcpu_is_ahead_or_behind() {
     // a and b on pCPU 0: a runs 2 ms, b is 1 ms behind the average, which is 1 ms on. c and d on
     // pCPU 1 at 0. b moves: put at 0 - 1 x (512 + 256) / 512 = -1.5 ms, 0.7 ms before its deadline.

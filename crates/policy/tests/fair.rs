@@ -729,7 +729,7 @@ fn poise_leaves_the_pcpu_a_moment_to_who_was_displaced() {
     assert!(host.key_of(b) < 1 << 62, "it has savings");
     assert!(host.lead(b) > 0, "the pCPU chooses, and sets the timer");
     assert_eq!(host.choose(0), Some(a));
-    assert_eq!(timer_ns(&mut host), Some(200 * US));
+    assert_eq!(timer_ns(&host), Some(200 * US));
     host.now += 200 * US;
     assert_eq!(host.choose(0), Some(b));
 

@@ -147,7 +147,7 @@ const PINNED: &[(&str, u64)] = &[
     ("credit@xen-4.20", 0x315262272b6413ed),
     ("credit2@xen-4.5", 0x4793398a795565f9),
     ("credit2@xen-4.20", 0xc42e81064a981500),
-    ("fair@poise", 0x6ae6ba97d3e0cec8),
+    ("fair@poise", 0x3762bca424d35731),
     ("fair@cfs", 0xe72b22e44c427bfd),
     ("fair@eevdf", 0xc03bb2a2180c0c45),
     ("mcredit2", 0x99da9cb4f3c70572),
@@ -155,7 +155,7 @@ const PINNED: &[(&str, u64)] = &[
     ("boost-credit", 0xae8cec72d91302cf),
     ("app-slice", 0x8338b6217b118966),
     ("lockvisor", 0x556c8e9833b19ffa),
-    ("poise", 0x531e543696e80aa3),
+    ("poise", 0x58253f516a3d6d45),
 ];
 
 #[test]

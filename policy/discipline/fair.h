@@ -706,7 +706,7 @@ SY_FN u64 fair_key(const struct sy_policy *p, struct sy_queue *q, struct sy_doma
 
 /*
  * Order deadline: for how long this one, which has savings, yet leaves the pCPU to who runs without; 0: it need not. Who
- * wakes thousands of times a second would cost others their cache each time.
+ * wakes thousands of times a second would cost others their cache each time. It leads all the same: the choice sets the timer.
  */
 static inline u64 fair_limited_ns(const struct sy_policy *p, const struct fair_vcpu *waiting,
 				  const struct fair_vcpu *running, u64 now)

@@ -41,8 +41,8 @@
  *  - A yield that nobody took up is forgotten at the next tick.
  *  - overflow: the talk says that a vCPU above its upper bound keeps its credit: all of it, or as much
  *    as the bound. As in 3.3 it is no longer active, unless a governor has use for what is above.
- *  - level: each active vCPU gets the mean of its domain's, rounded down, so that all have the same
- *    priority after accounting. The talk levels credits; of boost it says nothing: with_boost.
+ *  - level: each active vCPU gets the mean of its domain's, rounded down, "so that all have the same
+ *    priority". Of boost by name the talk says nothing; without it (yes) one of a domain is BOOST, another not.
  *  - boost_end: who has spent its boost is UNDER, as the talk has it, or what it was before.
  *  - Published so, too: once levelled, who shares a pCPU with a domain in credit can starve. Two
  *    busy vCPUs on another pCPU use what the domain is given, all are OVER, and a pCPU that steals
@@ -127,7 +127,7 @@
 	  0, 0, 0, 0, 0) \
 	X(CREDIT_LEVEL, "level", "no|yes|with_boost", 0, 2, \
 	  "whether the active vCPUs of a domain have their credits levelled before accounting; also their boost", \
-	  CREDIT_FUJITSU, CREDIT_LEVEL_NO, CREDIT_LEVEL_YES, CREDIT_LEVEL_NO, CREDIT_LEVEL_NO, \
+	  CREDIT_FUJITSU, CREDIT_LEVEL_NO, CREDIT_LEVEL_WITH_BOOST, CREDIT_LEVEL_NO, CREDIT_LEVEL_NO, \
 	  CREDIT_LEVEL_NO) \
 	X(CREDIT_BOOST_SLICE_NS, "boost_slice_ns", "ns", 0, SY_S, \
 	  "longest run in BOOST; 0: slice_ns", CREDIT_FUJITSU, 0, 2 * SY_MS, 0, 0, 0) \

@@ -211,6 +211,10 @@ pub struct Io {
     /// What bounds the packets before a guest, as between Xen's netback and netfront; without it nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vif: Option<Vif>,
+    /// The disk's controller, if the driver domain emulates one for its guests; without it they share a ring with the
+    /// driver domain, as blkfront and blkback do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<Controller>,
     /// Time of a disk request before its first byte.
     pub disk_latency: Nanoseconds,
     /// Speed of the disk.
@@ -227,6 +231,7 @@ impl Default for Io {
             link_mbit_per_s: 1000,
             wire_latency: Nanoseconds::from_us(50),
             vif: None,
+            controller: None,
             disk_latency: Nanoseconds::from_us(100),
             disk_mbyte_per_s: 200,
         }
@@ -256,6 +261,25 @@ pub struct Vif {
 impl Default for Vif {
     fn default() -> Self {
         Vif { queue_packets: 32, buffers: 64, reserve: 19 }
+    }
+}
+
+/// A disk controller that a process of the driver domain emulates: the guest's vCPU waits at each access to one of its
+/// registers until that process has had a CPU and answered.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Controller {
+    /// Accesses of a request, half of them before the disk is asked and half once it has answered. A DMA command to
+    /// an IDE disk takes some 20 by Linux's libata-sff.c.
+    #[schemars(range(min = limits::ACCESSES.least, max = limits::ACCESSES.most))]
+    pub accesses: u32,
+    /// CPU time of the driver domain per access.
+    pub access_cost: Nanoseconds,
+}
+
+impl Default for Controller {
+    fn default() -> Self {
+        Controller { accesses: 20, access_cost: Nanoseconds::from_us(5) }
     }
 }
 

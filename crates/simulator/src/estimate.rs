@@ -138,6 +138,8 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
     const EXCHANGE: u128 = 8;
     let threads = u128::from(task.threads);
     let per_s = |time: u64| 1_000_000_000 / u128::from(time.max(1));
+    let request =
+        EXCHANGE * (1 + io.controller.as_ref().map_or(0, |entry| u128::from(entry.accesses)));
     match &task.workload {
         Workload::Busy(busy) => {
             let at_work = (pcpus * per_s(busy.compute.0))
@@ -181,10 +183,10 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
             CYCLE * (frames + per_s(video.audio_period.0))
         }
         Workload::Boot(boot) => {
-            EXCHANGE * threads * per_s(boot.compute.0.saturating_add(io.disk_latency.0))
+            request * threads * per_s(boot.compute.0.saturating_add(io.disk_latency.0))
         }
         Workload::Disk(disk) => {
-            EXCHANGE * threads * per_s(disk.block_service.0.saturating_add(io.disk_latency.0))
+            request * threads * per_s(disk.block_service.0.saturating_add(io.disk_latency.0))
         }
         // While the holder of a spin lock has no pCPU the others exit once per window.
         Workload::Oltp(oltp) => {

@@ -74,6 +74,8 @@ pub const THREAD_SPEED_PERCENT: Range = range(1, 100);
 pub const PCPUS: Range = range(1, MAX_PCPU as u64 + 1);
 /// Speed of a link: 10 Tbit/s.
 pub const LINK_MBIT_PER_S: Range = range(1, 10_000_000);
+/// Accesses to an emulated controller.
+pub const ACCESSES: Range = range(1, 1000);
 /// Speed of a disk: 1 TB/s.
 pub const DISK_MBYTE_PER_S: Range = range(1, 1_000_000);
 /// vCPUs of a domain.

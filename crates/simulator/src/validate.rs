@@ -146,6 +146,13 @@ impl Setup {
         let growth = host.costs.pause_loop_growth;
         path.range("costs.pause_loop_growth", growth, limits::PAUSE_LOOP_GROWTH)?;
         path.range("io.link_mbit_per_s", host.io.link_mbit_per_s, limits::LINK_MBIT_PER_S)?;
+        if let Some(controller) = &host.io.controller {
+            path.range("io.controller.accesses", controller.accesses, limits::ACCESSES)?;
+            if host.io.driver_domain.is_none() {
+                let problem = "there is no `io.driver_domain` to emulate it".to_owned();
+                return Err(path.error("io.controller", problem));
+            }
+        }
         if let Some(vif) = &host.io.vif {
             path.range("io.vif.queue_packets", vif.queue_packets, limits::VIF_PACKETS)?;
             path.range("io.vif.buffers", vif.buffers, limits::VIF_BUFFERS)?;

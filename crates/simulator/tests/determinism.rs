@@ -152,7 +152,7 @@ const PINNED: &[(&str, u64)] = &[
     ("fair@eevdf", 0xc03bb2a2180c0c45),
     ("mcredit2", 0x99da9cb4f3c70572),
     ("load-weight", 0x0afe2f79a2932a7a),
-    ("boost-credit", 0xae8cec72d91302cf),
+    ("boost-credit", 0x28fa8b934f106eb1),
     ("app-slice", 0x8338b6217b118966),
     ("lockvisor", 0x556c8e9833b19ffa),
     ("poise", 0x58253f516a3d6d45),

@@ -6,7 +6,9 @@ mod common;
 use common::*;
 use steelyard_policy::Policy;
 use steelyard_simulator::Simulation;
-use steelyard_simulator::config::{Costs, Domain, Host, HostTasks, Io, Others, Reservation, Setup};
+use steelyard_simulator::config::{
+    Controller, Costs, Domain, Host, HostTasks, Io, Others, Reservation, Setup,
+};
 use steelyard_simulator::measure::Run;
 use steelyard_simulator::units::{CpuSet, Nanoseconds};
 use steelyard_simulator::workload::{
@@ -303,6 +305,33 @@ fn a_driver_domain_takes_time_for_each_disk_request() {
         assert_near(value(&run.domains[1].tasks[0], "throughput"), expected, 0.001, &policy);
         let driver_percent = 100.0 * (24 * request_cost.0) as f64 / block_ns as f64;
         assert_near(share(&run, 0), driver_percent, 0.01, &policy);
+    }
+}
+
+/// Half of the accesses come before the disk is asked, half after it; for each the driver domain works, and meanwhile the
+/// guest waits.
+#[test]
+fn an_emulated_controller_takes_a_round_trip_for_each_access() {
+    let Io { disk_latency, disk_mbyte_per_s, .. } = Io::default();
+    let Disk { block_bytes, block_service } = Disk::default();
+    let transfer_ns = block_bytes * 1_000 / disk_mbyte_per_s;
+    for accesses in [1, 2, 20] {
+        let mut host = free_host(2);
+        host.io.driver_domain = Some("driver".to_owned());
+        host.io.request_cost = Nanoseconds::from_us(10);
+        host.io.controller = Some(Controller { accesses, access_cost: Nanoseconds::from_us(7) });
+        let setup = Setup { host, domains: one_by_one(1, Disk::default()) };
+        let work_ns = 24 * 10_000 + u64::from(accesses) * 7_000;
+        let block_ns = disk_latency.0 + transfer_ns + block_service.0 + work_ns;
+        for policy in policies() {
+            let run = run(&setup, &policy, 1, 10 * S);
+            let expected = block_bytes as f64 * 1e3 / block_ns as f64;
+            assert_near(value(&run.domains[1].tasks[0], "throughput"), expected, 0.001, &policy);
+            let driver_percent = 100.0 * work_ns as f64 / block_ns as f64;
+            assert_near(share(&run, 0), driver_percent, 0.01, &policy);
+            let requests = value(&run.domains[0].tasks[0], "disk requests");
+            assert_near(requests, 1e9 / block_ns as f64, 0.01, &policy);
+        }
     }
 }
 

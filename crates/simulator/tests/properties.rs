@@ -898,7 +898,7 @@ proptest! {
                 let bound = longest_wait_ns(&setup, &policy, domain);
                 // Where credits are levelled, siblings on other pCPUs spend what a vCPU earns while it
                 // waits: there only the domain has a claim to run.
-                let levelled = policy.value("level") == Some(1);
+                let levelled = policy.value("level").is_some_and(|choice| choice > 0);
                 let together = if levelled { domain.vcpus } else { 1 };
                 for first in (0..domain.vcpus).step_by(together as usize) {
                     let ran = (first..first + together)

@@ -12,6 +12,7 @@ use crate::numbers::{DomainNumber, Number, PcpuNumber, TaskNumber, ThreadNumber,
 use crate::run_queue::RunQueue;
 use crate::workload::{Guest, Step};
 
+use super::io::Request;
 use super::{Domain, FULL_SPEED, Simulation, Thread, Vcpu};
 
 /// How much CPU time a sleeper may have missed and still catch up, and how far behind a thread must
@@ -404,6 +405,17 @@ impl Simulation {
                 }
                 Held::Has => self.release_lock(thread),
             }
+            if self.threads[thread].request.steps > 0 {
+                // Before the request: who works it off may be a thread of this guest.
+                self.threads[thread].status = ThreadStatus::Asleep;
+                self.exit(vcpu);
+                self.request(task, thread);
+                self.leave_vcpu(pcpu);
+                if self.pcpus[pcpu].runs == Number::NONE {
+                    return;
+                }
+                continue;
+            }
             let reads_stat = self.tasks[task].reads_stat;
             let busy_ns = if reads_stat { self.busy_ns(domain) } else { 0 };
             let entry = &mut self.threads[thread];
@@ -461,12 +473,9 @@ impl Simulation {
                     false
                 }
                 Step::Disk(bytes) => {
-                    let task = entry.task;
-                    // Before the request: who works it off may be a thread of this guest.
-                    entry.status = ThreadStatus::Asleep;
-                    self.exit(vcpu);
-                    self.request(task, thread, bytes);
-                    true
+                    let accesses = self.io.controller.as_ref().map_or(0, |entry| entry.accesses);
+                    entry.request = Request { steps: 1 + accesses, bytes };
+                    false
                 }
                 Step::Hold { lock: number, ns } => {
                     let lock = &mut task.locks[number as usize];

@@ -25,6 +25,14 @@ pub(super) enum Flight {
     Packet(Packet),
 }
 
+/// A thread's request to the disk.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Request {
+    /// The disk itself and the accesses to an emulated controller that are yet to come.
+    pub steps: u32,
+    pub bytes: u64,
+}
+
 /// The state of a guest's network interface, see [`Vif`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interface {
@@ -166,9 +174,15 @@ impl Simulation {
         self.pass_to_driver(Packet { task, way: Way::Out, ..packet });
     }
 
-    /// A guest's thread asks the disk.
-    pub(super) fn request(&mut self, task: TaskNumber, thread: ThreadNumber, bytes: u64) {
-        self.pass_to_driver(Packet { task, thread, way: Way::ToDisk, bytes, ..Packet::default() });
+    /// A guest's thread, which sleeps by now, takes the next step of its request: to the controller, if that is emulated,
+    /// or to the disk.
+    pub(super) fn request(&mut self, task: TaskNumber, thread: ThreadNumber) {
+        let request = &mut self.threads[thread].request;
+        request.steps -= 1;
+        let accesses = self.io.controller.as_ref().map_or(0, |controller| controller.accesses);
+        let way = if request.steps == accesses / 2 { Way::ToDisk } else { Way::Access };
+        let bytes = request.bytes;
+        self.pass_to_driver(Packet { task, thread, way, bytes, ..Packet::default() });
     }
 
     /// The driver domain's part of the way, if there is one.
@@ -184,6 +198,7 @@ impl Simulation {
                 let requests = packet.bytes.div_ceil(REQUEST_BYTES).max(1);
                 self.io.request_cost.0.saturating_mul(requests) / 2
             }
+            Way::Access => self.io.controller.as_ref().map_or(0, |entry| entry.access_cost.0),
         };
         self.receive(driver, packet);
     }
@@ -216,7 +231,7 @@ impl Simulation {
                 self.devices.disk_free_ns = done_ns;
                 self.launch(Flight::Packet(Packet { way: Way::FromDisk, ..packet }), done_ns);
             }
-            Way::FromDisk => self.thread_wake(packet.thread),
+            Way::FromDisk | Way::Access => self.thread_wake(packet.thread),
         }
     }
 

@@ -303,6 +303,7 @@ struct Thread {
     /// vCPU that runs it or ran it last.
     vcpu: VcpuNumber,
     received: Option<Packet>,
+    request: io::Request,
     random: Random,
 }
 
@@ -652,6 +653,7 @@ impl Simulation {
             held: guest::Held::Not,
             acquired_ns: 0,
             received: None,
+            request: io::Request::default(),
             random: stream(&index.to_string()),
         }));
         let outside = stream("outside");

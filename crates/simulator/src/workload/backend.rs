@@ -6,7 +6,7 @@
 //! `request_cost`. The default of 5 us per packet is some 10,000 cycles for bridge, copy and grant
 //! (10 to 20 us on hosts of 2005 to 2007).
 
-use super::{Guest, Packet, Program, Step, TaskValue, rate};
+use super::{Guest, Packet, Program, Step, TaskValue, Way, rate};
 
 pub(crate) struct Backend {
     /// What each thread is working on.
@@ -30,10 +30,10 @@ impl Program for Backend {
         }
         match working.take() {
             Some(packet) => {
-                if packet.packets > 0 {
-                    self.packets += u64::from(packet.packets);
-                } else {
-                    self.requests += 1;
+                match packet.way {
+                    Way::In | Way::Out => self.packets += u64::from(packet.packets),
+                    Way::ToDisk | Way::FromDisk => self.requests += 1,
+                    Way::Access => {}
                 }
                 Step::Deliver(packet)
             }

@@ -238,6 +238,8 @@ pub(crate) enum Way {
     ToDisk,
     /// Its completion.
     FromDisk,
+    /// A guest's access to the controller that the driver domain emulates.
+    Access,
 }
 
 /// Something happened outside the host.

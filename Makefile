@@ -150,9 +150,10 @@ lab: ## the test machines with Linux and Xen: fetch what they are made of, build
 lab-test: lab ## the tests inside the machines, and whether they conform to the simulator
 	@echo "== lab-test"
 	$(cargo) clippy --locked --workspace --exclude steelyard-fuzz --all-features --all-targets -- -D warnings
-	$(cargo) test --locked -p steelyard-kvm --features bpf
-	$(cargo) test --locked -p steelyard-monitor --features bpf --test observed
-	$(cargo) build --locked -p steelyard
+# Of the whole workspace: what is built for one package alone has other features, and would be built anew.
+	$(cargo) test --locked --workspace --features steelyard-kvm/bpf,steelyard-monitor/bpf --lib --test verifier \
+		--test observer --test observed
+	$(cargo) build --locked --workspace --bin steelyard
 	@lab/test
 
 .PHONY: test-long

@@ -41,8 +41,9 @@
  *  - A yield that nobody took up is forgotten at the next tick.
  *  - overflow: the talk says that a vCPU above its upper bound keeps its credit: all of it, or as much
  *    as the bound. As in 3.3 it is no longer active, unless a governor has use for what is above.
- *  - level: each active vCPU gets the mean of its domain's, rounded down, "so that all have the same
- *    priority". Of boost by name the talk says nothing; without it (yes) one of a domain is BOOST, another not.
+ *  - level: each active vCPU gets the mean of its domain's, rounded down, so that all have the same
+ *    priority, as the talk says. Of boost by name it says nothing; without it (yes) one of a domain may be
+ *    BOOST, and another not.
  *  - boost_end: who has spent its boost is UNDER, as the talk has it, or what it was before.
  *  - Published so, too: once levelled, who shares a pCPU with a domain in credit can starve. Two
  *    busy vCPUs on another pCPU use what the domain is given, all are OVER, and a pCPU that steals

@@ -264,8 +264,9 @@ impl Default for Vif {
     }
 }
 
-/// A disk controller that a process of the driver domain emulates: the guest's vCPU waits at each access to one of its
-/// registers until that process has had a CPU and answered.
+/// A disk controller that a process of the driver domain emulates: the guest waits at each access to one of its registers
+/// until that process has had a CPU and answered. A real one's vCPU does; here it is the thread, and another of the guest may
+/// have the vCPU meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Controller {

@@ -222,6 +222,13 @@ pub struct Io {
     pub disk_mbyte_per_s: u64,
 }
 
+impl Io {
+    /// Accesses to an emulated controller in a request; 0: none is emulated.
+    pub(crate) fn accesses(&self) -> u32 {
+        self.controller.as_ref().map_or(0, |controller| controller.accesses)
+    }
+}
+
 impl Default for Io {
     fn default() -> Self {
         Io {

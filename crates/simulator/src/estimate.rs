@@ -138,8 +138,7 @@ fn task_events_per_s(task: &Task, pcpus: u128, host: &Host) -> u128 {
     const EXCHANGE: u128 = 8;
     let threads = u128::from(task.threads);
     let per_s = |time: u64| 1_000_000_000 / u128::from(time.max(1));
-    let request =
-        EXCHANGE * (1 + io.controller.as_ref().map_or(0, |entry| u128::from(entry.accesses)));
+    let request = EXCHANGE * (1 + u128::from(io.accesses()));
     match &task.workload {
         Workload::Busy(busy) => {
             let at_work = (pcpus * per_s(busy.compute.0))

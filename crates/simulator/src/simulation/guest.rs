@@ -473,8 +473,7 @@ impl Simulation {
                     false
                 }
                 Step::Disk(bytes) => {
-                    let accesses = self.io.controller.as_ref().map_or(0, |entry| entry.accesses);
-                    entry.request = Request { steps: 1 + accesses, bytes };
+                    entry.request = Request { steps: 1 + self.io.accesses(), bytes };
                     false
                 }
                 Step::Hold { lock: number, ns } => {

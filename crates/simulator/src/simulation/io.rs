@@ -179,8 +179,7 @@ impl Simulation {
     pub(super) fn request(&mut self, task: TaskNumber, thread: ThreadNumber) {
         let request = &mut self.threads[thread].request;
         request.steps -= 1;
-        let accesses = self.io.controller.as_ref().map_or(0, |controller| controller.accesses);
-        let way = if request.steps == accesses / 2 { Way::ToDisk } else { Way::Access };
+        let way = if request.steps == self.io.accesses() / 2 { Way::ToDisk } else { Way::Access };
         let bytes = request.bytes;
         self.pass_to_driver(Packet { task, thread, way, bytes, ..Packet::default() });
     }
